@@ -26,6 +26,10 @@
 
 pub use mqkv_core::{broker, client, clock, exchange, ledger, mqtt, net, protocol, random, server, store};
 
+#[cfg(test)]
+#[path = "../tests/watchdog/mod.rs"]
+mod a_watchdog;
+
 pub mod commands;
 pub mod render;
 pub mod shell;

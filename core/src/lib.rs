@@ -10,6 +10,10 @@ pub mod protocol;
 pub mod random;
 pub mod store;
 
+#[cfg(test)]
+#[path = "../../tests/watchdog/mod.rs"]
+mod a_watchdog;
+
 pub mod broker;
 pub mod client;
 pub mod net;

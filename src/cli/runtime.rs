@@ -37,6 +37,7 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::a_watchdog::bounded;
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "name lookups use the same threads")]
@@ -45,7 +46,7 @@ mod tests {
         let ended = thread::spawn(move || {
             block_on(false, async { drop(tokio::task::spawn_blocking(move || held.recv())) }).unwrap();
         });
-        ended.join().unwrap();
+        bounded(|| ended.join()).unwrap();
         release.send(()).unwrap();
     }
 }

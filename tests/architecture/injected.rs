@@ -454,3 +454,36 @@ fn a_cycle_of_folders_without_a_cycle_of_files_is_reported() {
         assert_eq!(report(import), [""; 0], "{import}");
     }
 }
+
+#[test]
+fn a_wait_of_a_test_without_a_limit_is_reported() {
+    for code in [
+        "fn f() { child.wait().unwrap(); }",
+        "fn f() { command.args([1]).output().unwrap(); } use std::process::Command;",
+        "fn f() { assert!(a == 1, \"{}\", Command::new(\"true\").status().unwrap()); }",
+        "fn f() { let read = || stream.read_line(&mut line); read(); }",
+        "async fn f() { thread.join().unwrap(); }",
+        "fn f() { thread::scope(|scope| { scope.spawn(move || receiver.recv()); }); }",
+        "fn f() { socket.recv(&mut bytes); }",
+        "fn f() { for stream in listener.incoming() { g(stream); } }",
+    ] {
+        assert_eq!(rules_broken_in("tests/it/verb.rs", code), [(Rule::Wait, 2)], "{code}");
+        let of_tests = format!("#[cfg(test)] mod tests {{ {code} }}");
+        assert_eq!(rules_broken_in("core/src/server/service.rs", &of_tests), [(Rule::Wait, 2)], "{code}");
+        assert_eq!(rules_broken_in("core/src/server/service.rs", code), [], "{code}");
+    }
+}
+
+#[test]
+fn a_wait_of_a_test_with_a_limit_is_not_reported() {
+    for code in [
+        "fn f() { bounded(|| child.wait()).unwrap(); }",
+        "fn f() { spawn(move || listener.accept()); std::thread::spawn(|| a.join()); }",
+        "async fn f() { receiver.recv().await; timeout(limit, stream.read_exact(&mut a)).await; }",
+        "async fn f() { tokio::join!(bulk.wait(), task); }",
+        "fn f() { instance.status(); path.join(\"a\"); parts.join(\", \"); condition.wait(guard); }",
+        "fn f() { a.set_read_timeout(limit); a.read_to_end(&mut bytes); }",
+    ] {
+        assert_eq!(rules_broken_in("tests/it/verb.rs", code), [], "{code}");
+    }
+}

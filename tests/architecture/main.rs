@@ -10,11 +10,14 @@
     reason = "a panic here is a failed test"
 )]
 
+#[path = "../watchdog/mod.rs"]
+mod a_watchdog;
 mod cycles;
 mod injected;
 mod packages;
 mod rules;
 mod source;
+mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -40,6 +43,7 @@ enum Rule {
     Environment,
     Terminal,
     Thread,
+    Wait,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,6 +94,17 @@ impl Tree {
             let module = module_of(path);
             (1..=module.len()).any(|len| test_modules.contains(&module[..len].to_vec()))
         };
+        for (path, text) in &self.texts {
+            let is_test = path.starts_with("tests/") || is_test(path);
+            for (line, what) in waits::unbounded(path, text, is_test) {
+                report(
+                    path,
+                    line,
+                    Rule::Wait,
+                    format!("{what} without a limit: see tests/architecture/waits.rs"),
+                );
+            }
+        }
         for (path, source) in &self.sources {
             let lines = self.texts[path].lines().count().saturating_sub(source.test_lines);
             if lines > LINES_MAX && !is_test(path) {
@@ -154,7 +169,9 @@ fn forbidden_import(path: &str, reference: &Reference, modules: &Modules<'_>) ->
         None => return None,
     };
     let of_folder = FOLDER_IMPORTS.iter().any(|(folder, module)| path.starts_with(folder) && to == *module);
-    let fine = to == from || allowed.contains(&to) || of_folder;
+    // It exists in tests only.
+    let is_watchdog = to == "a_watchdog";
+    let fine = to == from || allowed.contains(&to) || of_folder || is_watchdog;
     (!fine).then(|| format!("{from} may not import {to}"))
 }
 

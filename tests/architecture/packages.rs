@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::rules::{PACKAGES_DEFAULT_MAX, PACKAGES_MAX_SLACK, PACKAGES_WITH_CLUSTER_MAX};
+use crate::a_watchdog::bounded;
 
 /// Returns the packages that are compiled into the binary, by name and version, without our own two.
 fn packages(options: &[&str]) -> BTreeSet<String> {
@@ -14,7 +15,7 @@ fn packages(options: &[&str]) -> BTreeSet<String> {
     command
         .args(["tree", "--package", "mqkv", "--locked", "--offline", "--edges", "normal", "--prefix", "none"])
         .args(options);
-    let output = command.output().unwrap();
+    let output = bounded(|| command.output()).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let lines = String::from_utf8(output.stdout).unwrap();
     let package = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");

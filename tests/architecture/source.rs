@@ -345,7 +345,7 @@ pub fn module_of(path: &str) -> Path {
 }
 
 /// Whether a `cfg` can only hold for tests.
-fn is_for_tests(meta: &Meta) -> bool {
+pub fn is_for_tests(meta: &Meta) -> bool {
     let Meta::List(list) = meta else { return meta.path().is_ident("test") };
     let inner = || list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated);
     (list.path.is_ident("cfg") || list.path.is_ident("all"))

@@ -68,7 +68,7 @@ fn a_reply_to_another_verb_is_malformed() {
 #[test]
 fn a_list_of_keys_whose_tokens_repeat_ends_with_an_error() {
     let fake = FakeBroker::start(|connection| {
-        connection.accept();
+        connection.accept_client();
         connection.subscribe(1);
         while let Some(packet) = connection.next() {
             if packet.name() != "PUBLISH" {

@@ -244,7 +244,7 @@ fn a_huge_remaining_length_fails_at_once_without_an_allocation() {
 fn a_rejected_subscription_exits_with_77() {
     for (request, outcome) in [("get k", ""), ("set k v", UNCHANGED)] {
         let shown = run(request, |connection| {
-            connection.accept();
+            connection.accept_client();
             connection.subscribe(0x87);
         });
         assert!(
@@ -316,7 +316,7 @@ fn a_missing_answer_exits_with_124_and_the_outcome_of_a_write_is_unknown() {
 
 #[test]
 fn a_write_whose_subscription_times_out_was_not_sent() {
-    let shown = run("set k v --timeout 200ms", Connection::accept);
+    let shown = run("set k v --timeout 200ms", Connection::accept_client);
     let message = "no answer from BROKER within 200ms";
     assert_eq!(shown, error(message, &format!("{UNCHANGED}{}", ANSWERS.map(hint).concat()), 124));
 }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::common::fake_broker::FakeBrokers;
 use super::common::wire::{self, Publish};
 use super::common::{CTRL_C, Exit, Place, Process, Server, Terminal, wait_until};
+use crate::a_watchdog::bounded;
 
 /// One client and one key, so that the requests have one order.
 const ALONE: &str = "--clients 1 --inflight 1 --keys 1 --warmup 0";
@@ -393,7 +394,7 @@ fn on_a_terminal_a_line_shows_the_progress_and_ctrl_c_ends_it_and_erases_the_lin
         let line = format!("bench set -d 1h {ALONE} -b {}", fake.url());
         let words: Vec<&str> = line.split_whitespace().collect();
         let mut terminal = Terminal::of_size(Place::new().command(&words), 60, columns);
-        begun.recv().unwrap();
+        bounded(|| begun.recv()).unwrap();
         let screen = terminal
             .wait_for("the progress", |screen| screen.contains("   0%  ") && screen.contains("/s  p99 "));
         assert_eq!(screen.lines().count(), 1, "{screen}");
@@ -409,7 +410,7 @@ fn start_set(options: &str, fake: &Store, begun: &Receiver<()>) -> Process {
     let line = format!("bench set -d 1h {options} -b {}", fake.url());
     let words: Vec<&str> = line.split_whitespace().collect();
     let process = Process::start(Place::new().command(&words));
-    begun.recv().unwrap();
+    bounded(|| begun.recv()).unwrap();
     process
 }
 
@@ -491,7 +492,7 @@ fn the_prompt_runs_it_with_clients_of_its_own_and_ctrl_c_returns_to_the_prompt()
     terminal.shows("operations  5, ");
     terminal.ends_with(&prompt);
     terminal.start_command(&format!("bench set -d 1h {ALONE}"));
-    begun.recv().unwrap();
+    bounded(|| begun.recv()).unwrap();
     terminal.keys(CTRL_C);
     let screen = terminal.shows("; interrupted\n");
     assert!(!screen.contains("^Cworkload"), "{screen}");

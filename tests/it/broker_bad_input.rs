@@ -5,6 +5,7 @@ use std::thread;
 
 use super::common::wire::{self, ConnectOptions, Packet, Publish};
 use super::common::{LoggedServer, Place, RawClient, Server};
+use crate::a_watchdog::bounded;
 
 /// Connects a client.
 fn connect(port: u16, client_id: &str) -> RawClient {
@@ -73,7 +74,8 @@ fn concurrent_connects_with_one_client_id_all_succeed_and_one_stays_connected() 
     let port = server.port();
     let all =
         (0..4).map(|_| thread::spawn(move || (0..50).map(|_| reconnect(port, "a").0).collect::<Vec<_>>()));
-    let all: Vec<_> = all.collect::<Vec<_>>().into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+    let all: Vec<_> =
+        all.collect::<Vec<_>>().into_iter().flat_map(|thread| bounded(|| thread.join()).unwrap()).collect();
     let mut served = 0;
     for mut client in all {
         client.send(&wire::PINGREQ);

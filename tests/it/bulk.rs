@@ -13,6 +13,7 @@ use super::common::bounded::wait_for_exit;
 use super::common::fake_broker::FakeBroker;
 use super::common::wire::Publish;
 use super::common::{Place, Server, peak_bytes};
+use crate::a_watchdog::bounded;
 
 /// A pseudo-random sequence with a fixed seed.
 struct Numbers(u64);
@@ -245,7 +246,7 @@ fn a_store_that_does_not_answer_stops_the_input_and_memory_stays_bounded() {
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(b"set a 1\nget a\n").unwrap();
     let mut line = String::new();
-    stdout.read_line(&mut line).unwrap();
+    bounded(|| stdout.read_line(&mut line)).unwrap();
     assert_eq!(line, "1\n", "an answer does not wait for the end of the input");
     server.signal(Signal::SIGSTOP);
     child.stdin = Some(stdin);
@@ -254,7 +255,7 @@ fn a_store_that_does_not_answer_stops_the_input_and_memory_stays_bounded() {
     let resident = peak_bytes(&child);
     child.kill().unwrap();
     wait_for_exit(&mut child);
-    let written = written.join().unwrap();
+    let written = bounded(|| written.join()).unwrap();
     server.signal(Signal::SIGCONT);
     assert!(resident < 100 * 1024 * 1024, "{resident} bytes in memory after {written} bytes of input");
     assert!(written < INPUT_BYTES / 2, "{written}");
@@ -350,7 +351,7 @@ fn entries(export: &[u8]) -> BTreeMap<String, String> {
 /// Runs a verb with its standard output in a file. Returns standard error and the exit code.
 fn run_into(place: &Place, file: &str, words: &[&str]) -> String {
     let output = fs::File::create(place.path(file)).unwrap();
-    let output = place.command(words).stdout(output).output().unwrap();
+    let output = bounded(|| place.command(words).stdout(output).output()).unwrap();
     format!("{}exit {:?}", String::from_utf8_lossy(&output.stderr), output.status.code())
 }
 
@@ -482,7 +483,7 @@ fn a_broken_pipe_ends_keys_and_export_without_an_error() {
         let url = server.url();
         let mut child = place.command(&[words, &["-b", &url]].concat()).spawn().unwrap();
         drop(child.stdout.take());
-        let output = child.wait_with_output().unwrap();
+        let output = bounded(|| child.wait_with_output()).unwrap();
         assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]), "{words:?}");
     }
 }
@@ -495,7 +496,7 @@ fn a_full_disk_leaves_only_whole_lines() {
     let lines: String = (0..100).map(|number| format!("set k/{number} {value}\n")).collect();
     assert_eq!(batch(&place, &server, &[], &lines), "--- exit 0\n");
     let output = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let output = place.command(&["export", "-b", &server.url()]).stdout(output).output().unwrap();
+    let output = bounded(|| place.command(&["export", "-b", &server.url()]).stdout(output).output()).unwrap();
     assert_eq!(output.status.code(), Some(74));
     assert_eq!(
         String::from_utf8(output.stderr).unwrap(),
@@ -504,11 +505,13 @@ fn a_full_disk_leaves_only_whole_lines() {
     // A limit on the size of files, in blocks of 512 bytes or 1 KiB, truncates a write as a full disk does.
     let script = "trap '' XFSZ; ulimit -f 20; exec \"$0\" export -b \"$1\" >> out";
     place.write("out", "before\n");
-    let output = Command::new("sh")
-        .args(["-c", script, env!("CARGO_BIN_EXE_mqkv"), &server.url()])
-        .current_dir(place.folder())
-        .output()
-        .unwrap();
+    let output = bounded(|| {
+        Command::new("sh")
+            .args(["-c", script, env!("CARGO_BIN_EXE_mqkv"), &server.url()])
+            .current_dir(place.folder())
+            .output()
+    })
+    .unwrap();
     assert_eq!(output.status.code(), Some(74), "{}", String::from_utf8_lossy(&output.stderr));
     let written = fs::read_to_string(place.path("out")).unwrap();
     assert!(written.starts_with("before\n{") && written.len() > 5000, "{written}");

@@ -14,6 +14,7 @@ use super::common::Place;
 use super::common::cluster::{Instance, ServedCluster};
 use super::common::etcd::EtcdCluster;
 use super::mosquitto::mosquitto;
+use crate::a_watchdog::bounded;
 
 const CLIENTS: usize = 6;
 const RUN: Duration = Duration::from_secs(15);
@@ -83,7 +84,8 @@ fn check_claims(port: u16, mut replace_owner: impl FnMut()) {
         kills += 1;
     }
     is_over.store(true, Ordering::Relaxed);
-    let mut claims: Vec<Claim> = clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
+    let mut claims: Vec<Claim> =
+        clients.into_iter().flat_map(|client| bounded(|| client.join()).unwrap()).collect();
     claims.sort();
     assert!(kills > 2 && claims.len() > 20, "{kills} kills, {} claims", claims.len());
     let twice: Vec<_> = claims.windows(2).filter(|pair| pair[0].0 == pair[1].0).collect();

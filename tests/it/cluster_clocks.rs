@@ -4,6 +4,7 @@ use std::process::Command;
 
 use super::common::cluster::{Instance, ServedCluster};
 use super::common::wait_until;
+use crate::a_watchdog::bounded;
 
 /// Makes a command see a wall clock that is an hour ahead. The program `faketime` would be a process around it.
 fn hour_ahead(mut command: Command) -> Command {
@@ -62,7 +63,7 @@ fn a_store_that_is_an_hour_ahead_is_exported_and_its_versions_are_lowered() {
     let ahead = start_ahead(&cluster, "a");
     ahead.log_line_with("listening on ");
     let set = cluster.place.command(&["set", "k", "v", "-q", "-b", &cluster.url()]);
-    let set = hour_ahead(set).status().unwrap();
+    let set = bounded(|| hour_ahead(set).status()).unwrap();
     assert!(set.success());
     let refused = cluster.run(&["get", "k"]);
     assert!(refused.contains("s ahead of this machine's"), "{refused}");

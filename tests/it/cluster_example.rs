@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use super::common::Place;
+use crate::a_watchdog::bounded;
 
 /// The cluster of the example; ended when dropped.
 struct Example {
@@ -26,7 +27,7 @@ impl Example {
         command.arg(&self.script).arg(verb).env_clear();
         command.envs([("PATH", "/usr/bin:/bin"), ("MQKV", env!("CARGO_BIN_EXE_mqkv"))]);
         command.env("HOME", self.place.folder()).env("MQKV_CLUSTER_DIR", self.folder());
-        command.output().unwrap()
+        bounded(|| command.output()).unwrap()
     }
 
     /// Runs a verb of the script, which succeeds; returns what it prints.

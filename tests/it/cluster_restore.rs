@@ -4,12 +4,13 @@ use std::process::{Command, Stdio};
 
 use super::common::Place;
 use super::common::cluster::ServedCluster;
+use crate::a_watchdog::bounded;
 
 /// Runs `etcdctl`, which must succeed.
 fn etcdctl(place: &Place, words: &[&str]) {
     let mut command = Command::new("/usr/bin/etcdctl");
     command.args(words).env_clear().env("ETCDCTL_API", "3").current_dir(place.folder());
-    let output = command.stdin(Stdio::null()).output();
+    let output = bounded(|| command.stdin(Stdio::null()).output());
     let output = output.unwrap_or_else(|error| panic!("{error}: apt-get install etcd-client"));
     assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
 }

@@ -11,6 +11,7 @@ use tokio::runtime::Builder;
 
 use super::common::cluster::{Instance, ServedCluster};
 use super::common::{Process, line_in, reserved_port, wait_until};
+use crate::a_watchdog::bounded;
 
 #[test]
 #[ignore = "needs Debian's etcd-server"]
@@ -132,14 +133,14 @@ fn an_owner_that_was_paused_beyond_its_lease_answers_nothing_and_ends() {
             tokio::join!(client.get(&key), client.set(&key, &value, SetOptions::default()))
         })
     });
-    is_ready.recv().unwrap();
+    bounded(|| is_ready.recv()).unwrap();
     owner.process.signal(Signal::SIGSTOP);
     go.send(()).unwrap();
     standby.log_line_with("listening on ");
     let new = format!("mqtt://{listen}");
     assert_eq!(cluster.place.run_at(&new, &["set", "k", "new"]), "--- exit 0\n");
     owner.process.signal(Signal::SIGCONT);
-    let (read, written) = client.join().unwrap();
+    let (read, written) = bounded(|| client.join()).unwrap();
     assert!(matches!(read, Err(Error::Lost { .. })), "{read:?}");
     assert!(matches!(written, Err(Error::Lost { outcome: Outcome::Unknown, .. })), "{written:?}");
     let (_, errors, code) = owner.process.end();

@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 
 use super::common::{Place, TAB, Terminal, wait_until, write_script};
+use crate::a_watchdog::bounded;
 
 /// Erases the input line.
 const CTRL_U: &str = "\x15";
@@ -142,7 +143,7 @@ fn assert_lists(place: &Place, shell_words: &[&str], script: &str) {
     for (line, expected) in LISTS {
         let words: Vec<_> = line.split(' ').collect();
         let all = [shell_words, &["-c", script, shell_words[0]], &words].concat();
-        let output = shell(place, &all, &[]).stdin(Stdio::null()).output().unwrap();
+        let output = bounded(|| shell(place, &all, &[]).stdin(Stdio::null()).output()).unwrap();
         let listed = String::from_utf8(output.stdout).unwrap();
         let mut listed: Vec<_> = listed.lines().filter_map(|line| line.split(['\t', ':']).next()).collect();
         // Shells sort as they like.
@@ -192,7 +193,7 @@ fn elvish(place: &Place) -> Interactive {
 fn fish(place: &Place, line: &str, variables: &[(&str, &str)]) -> String {
     let script = "mqkv completions fish | source; complete -C $argv[1]";
     let mut command = shell(place, &["fish", "--no-config", "-c", script, line], variables);
-    let output = command.stdin(Stdio::null()).output().unwrap();
+    let output = bounded(|| command.stdin(Stdio::null()).output()).unwrap();
     let candidates = String::from_utf8(output.stdout).unwrap();
     let candidates: Vec<_> =
         candidates.lines().map(|line| line.split('\t').next().unwrap_or_default().to_owned()).collect();
@@ -283,7 +284,7 @@ fn fish_completes_the_word_at_the_cursor() {
         assert_eq!(fish(&place, line, &[]), *completed, "{line}");
     }
     let verbs = "mqkv completions fish | source; complete -C 'mqkv '";
-    let output = shell(&place, &["fish", "--no-config", "-c", verbs], &[]).output().unwrap();
+    let output = bounded(|| shell(&place, &["fish", "--no-config", "-c", verbs], &[]).output()).unwrap();
     let verbs = String::from_utf8(output.stdout).unwrap();
     assert!(verbs.lines().any(|line| line.starts_with("get\t") && line.len() > 4), "{verbs}");
 }

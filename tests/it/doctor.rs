@@ -10,6 +10,7 @@ use super::common::fake_broker::{Connection, FakeBroker, FakeBrokers};
 use super::common::fake_store::{self, Faults, NO_FAULTS};
 use super::common::pki::Ca;
 use super::common::{LoggedServer, Place, Server, Terminal, non_mqtt_server, tls12, wire};
+use crate::a_watchdog::bounded;
 
 /// One check, as in the JSON array.
 #[derive(Debug)]
@@ -38,7 +39,7 @@ fn run_with_errors(place: &Place, line: &str) -> (Vec<Check>, i32, String) {
     let words: Vec<&str> = line.split_whitespace().collect();
     let mut child = place.command(&[&["doctor", "-j"], &words[..]].concat()).spawn().unwrap();
     super::common::bounded::wait_for_exit(&mut child);
-    let output = child.wait_with_output().unwrap();
+    let output = bounded(|| child.wait_with_output()).unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     let array: Result<Value, _> = serde_json::from_slice(&output.stdout);
     let array = array.unwrap_or_else(|error| panic!("{error}: {output:?}"));
@@ -389,7 +390,7 @@ fn a_mismatch_of_tls_and_plain_mqtt_is_recognized() {
     });
     let message = "BROKER requires TLS";
     assert_eq!(failure(&place, &format!("-b {url}")), failed("tls", message, hint, 69));
-    peer.join().unwrap();
+    bounded(|| peer.join()).unwrap();
 }
 
 #[test]
@@ -492,13 +493,13 @@ fn a_broker_without_qos_1_fails_a_check_of_its_own_after_its_connack() {
 #[test]
 fn a_subscription_that_is_rejected_or_granted_a_lower_qos_is_reported() {
     let found = failure_at("-i me", |connection| {
-        connection.accept();
+        connection.accept_client();
         connection.subscribe(0x87);
     });
     let message = "the broker refused the subscription to clients/me/services/statestore/v1/\
                    FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke/response: not authorized (0x87)";
     assert_eq!(found, failed("subscribe", message, SUBSCRIBE_HINT, 77));
-    let found = failure_at("--timeout 200ms", Connection::accept);
+    let found = failure_at("--timeout 200ms", Connection::accept_client);
     let message = "no answer from BROKER within 200ms";
     assert_eq!(found, failed("subscribe", message, "increase --timeout", 124));
     let (checks, code, _) = at_store("", Faults { suback: 0, ..NO_FAULTS });
@@ -758,7 +759,7 @@ fn a_broker_that_does_not_answer_early_packets_is_a_warning() {
     let message = "the broker accepts no packets before its CONNACK: connection closed by the other side: ";
     assert_early("", closes, "warn", message);
     let exceeds = |connection: &mut Connection| {
-        connection.accept();
+        connection.accept_client();
         connection.subscribe(1);
         connection.send(&wire::disconnect(0x93));
     };
@@ -778,7 +779,7 @@ fn a_broker_that_does_not_answer_early_packets_is_a_warning() {
     let message = "the broker does not answer packets that were sent before its CONNACK";
     assert_early("", drops, "warn", message);
     let answers_only_the_subscription = |connection: &mut Connection| {
-        connection.accept();
+        connection.accept_client();
         connection.subscribe(1);
         connection.listen();
     };

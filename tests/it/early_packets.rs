@@ -198,12 +198,12 @@ fn early_packets_that_a_broker_drops_are_sent_again_on_the_same_connection() {
 #[test]
 fn a_broker_that_closes_every_connection_is_connected_to_twice() {
     let broker = FakeBrokers::start(|_, connection| {
-        connection.accept();
+        connection.accept_client();
     });
     let (shown, _) = traced(&broker.url(), "set k v");
     assert!(shown.contains("by the other side") && shown.contains("69"), "{shown}");
     assert_eq!(broker.count(), 2);
-    let broker = FakeBrokers::start(|_, connection| connection.accept());
+    let broker = FakeBrokers::start(|_, connection| connection.accept_client());
     let shown = Place::new().run_at(&broker.url(), &["set", "k", "v", "--cautious"]);
     assert!(shown.contains(UNCHANGED) && shown.ends_with("--- exit 69\n"), "{shown}");
     assert_eq!(broker.count(), 1);
@@ -341,7 +341,7 @@ fn a_broker_that_drops_early_packets_after_a_reconnect_is_remembered_for_the_ses
 #[test]
 fn a_write_that_is_lost_beside_an_unacknowledged_early_read_is_not_repeated() {
     let broker = FakeBrokers::start(|number, connection| {
-        connection.accept();
+        connection.accept_client();
         connection.subscribe(1);
         let read = connection.request();
         if number == 1 {

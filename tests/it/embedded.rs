@@ -6,6 +6,7 @@ use std::process::Command;
 
 use super::common::wait_until;
 use super::common::{Place, Server};
+use crate::a_watchdog::bounded;
 
 const EMBEDDED: &str = "--embedded=data";
 const FILE: &str = "data/log-1";
@@ -41,7 +42,7 @@ fn a_verb_on_keys_in_memory_warns_that_they_are_lost() {
 #[test]
 fn a_store_in_a_directory_persists_keys_with_their_versions() {
     let place = Place::new();
-    let get = || place.command(&[EMBEDDED, "get", "k", "-j"]).output().unwrap().stdout;
+    let get = || bounded(|| place.command(&[EMBEDDED, "get", "k", "-j"]).output()).unwrap().stdout;
     assert_eq!(run(&place, &format!("{EMBEDDED} set k --hex 00ff")), "--- exit 0\n");
     let first = get();
     assert!(String::from_utf8_lossy(&first).contains("\"value\":\"AP8=\""), "{first:?}");
@@ -169,7 +170,7 @@ fn a_directory_that_cannot_be_written_exits_with_74() {
         limited.current_dir(place.folder());
         command = limited;
     }
-    let output = command.output().unwrap();
+    let output = bounded(|| command.output()).unwrap();
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(errors.contains("data: Permission denied"), "{errors}");
     assert_eq!(output.status.code(), Some(74), "{errors}");

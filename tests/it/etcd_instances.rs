@@ -19,6 +19,7 @@ use tokio::time::{Duration, sleep, timeout};
 use super::common::Place;
 use super::common::etcd::{EtcdCluster, connect};
 use super::etcd_requests::watched;
+use crate::a_watchdog::bounded;
 
 const MARK: &str = "count=";
 
@@ -147,7 +148,7 @@ impl Running {
 
     fn kill(self) {
         self.kill.send(()).unwrap();
-        self.thread.join().unwrap();
+        bounded(|| self.thread.join()).unwrap();
     }
 
     async fn has_role(&mut self, role: Role) {
@@ -214,7 +215,7 @@ async fn ownership_passes_on_and_no_commit_is_lost_or_repeated() {
     let owner = second.status.borrow().as_ref().unwrap().role;
     let (leaving, staying) = if owner == Role::Owner { (second, third) } else { (third, second) };
     leaving.commands.send(Command::Resign).await.unwrap();
-    leaving.thread.join().unwrap();
+    bounded(|| leaving.thread.join()).unwrap();
     more(&committed, 50).await;
     staying.kill();
     // All sorts of loss may repeat a report, but not a number.

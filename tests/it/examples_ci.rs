@@ -9,6 +9,7 @@ use nix::unistd::Pid;
 
 use super::common::yaml::Yaml;
 use super::common::{Place, Server, write_script};
+use crate::a_watchdog::bounded;
 
 fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name)
@@ -58,7 +59,7 @@ impl Workspace {
     /// Runs a step of a pipeline as GitHub and GitLab do.
     fn step(&self, script: &str, variables: &[(String, String)]) -> Output {
         let variables = variables.iter().map(|(name, value)| (name, value));
-        self.command("bash").args(["-e", "-c", script]).envs(variables).output().unwrap()
+        bounded(|| self.command("bash").args(["-e", "-c", script]).envs(variables).output()).unwrap()
     }
 }
 
@@ -94,11 +95,15 @@ fn the_script_runs_a_command_beside_a_store_and_exits_with_its_code() {
     let workspace = Workspace::new();
     let names = || fs::read_dir(workspace.place.folder()).unwrap().count();
     let before = names();
-    let output = with_store(&workspace, &["pytest"]).env("STORE_SEED", "tests/keys.jsonl").output().unwrap();
+    let output =
+        bounded(|| with_store(&workspace, &["pytest"]).env("STORE_SEED", "tests/keys.jsonl").output())
+            .unwrap();
     assert_eq!(succeeded("pytest", &output), "tested\n");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
-    let output =
-        with_store(&workspace, &["sh", "-c", "echo $MQKV_BROKER; mqkv get none; exit 7"]).output().unwrap();
+    let output = bounded(|| {
+        with_store(&workspace, &["sh", "-c", "echo $MQKV_BROKER; mqkv get none; exit 7"]).output()
+    })
+    .unwrap();
     assert_eq!(output.status.code(), Some(7));
     let url = String::from_utf8(output.stdout).unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -114,7 +119,8 @@ fn the_script_runs_a_command_beside_a_store_and_exits_with_its_code() {
 fn the_script_runs_nothing_if_the_store_does_not_start() {
     let workspace = Workspace::new();
     workspace.place.write("invalid", "{}\n");
-    let output = with_store(&workspace, &["echo", "run"]).env("STORE_SEED", "invalid").output().unwrap();
+    let output =
+        bounded(|| with_store(&workspace, &["echo", "run"]).env("STORE_SEED", "invalid").output()).unwrap();
     assert_eq!((output.status.code(), output.stdout), (Some(65), Vec::new()));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains("store: error: ") && errors.contains("missing member"), "{errors}");

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::common::Place;
+use crate::a_watchdog::bounded;
 
 fn file(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
@@ -35,13 +36,15 @@ fn the_page_shows_the_files_of_the_example() {
 fn the_example_finds_its_collision() {
     let place = Place::new();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/exchange/run.sh");
-    let output = Command::new("bash")
-        .arg(script)
-        .env_clear()
-        .envs([("PATH", "/usr/bin:/bin"), ("MQKV", env!("CARGO_BIN_EXE_mqkv"))])
-        .envs([("HOME", place.folder()), ("TMPDIR", place.folder())])
-        .output()
-        .unwrap();
+    let output = bounded(|| {
+        Command::new("bash")
+            .arg(script)
+            .env_clear()
+            .envs([("PATH", "/usr/bin:/bin"), ("MQKV", env!("CARGO_BIN_EXE_mqkv"))])
+            .envs([("HOME", place.folder()), ("TMPDIR", place.folder())])
+            .output()
+    })
+    .unwrap();
     let (shown, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{shown}{errors}");
     assert!(shown.trim_end().ends_with("is a conflict"), "{shown}");

@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 
 use super::common::fake_broker::{Connection, FakeBroker};
 use super::common::wire;
+use crate::a_watchdog::bounded;
 
 const REFUSED: u8 = 0x87;
 
@@ -44,7 +45,7 @@ fn with_client<T>(url: &str, inflight_max: usize, run: impl AsyncFnOnce(Client) 
 #[test]
 fn a_group_has_no_more_requests_in_flight_than_the_session_allows() {
     let broker = FakeBroker::start(|connection| {
-        connection.accept();
+        connection.accept_client();
         connection.subscribe(1);
         let requests = [connection.request(), connection.request()];
         // Nothing else is sent.
@@ -70,7 +71,7 @@ fn a_group_has_no_more_requests_in_flight_than_the_session_allows() {
 fn a_request_does_not_wait_behind_a_group_of_another_handle() {
     const COUNT: usize = 100;
     let broker = FakeBroker::start(|connection| {
-        connection.accept();
+        connection.accept_client();
         connection.subscribe(1);
         refuse(connection, COUNT + 1)
     });
@@ -101,7 +102,7 @@ fn requests_whose_caller_has_given_up_are_not_sent() {
         connection.subscribe(1);
         let first = connection.request();
         seen_sender.send(()).unwrap();
-        dropped_receiver.recv().unwrap();
+        bounded(|| dropped_receiver.recv()).unwrap();
         connection.send(&wire::puback(first.packet_id, REFUSED));
         refuse(connection, 1)
     });

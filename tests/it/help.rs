@@ -4,6 +4,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use super::common::{Place, Terminal};
+use crate::a_watchdog::bounded;
 
 #[test]
 fn help_is_printed_on_standard_output_with_success() {
@@ -34,7 +35,7 @@ fn the_help_on_a_narrow_terminal_fits() {
     for verb in ["get", "set", "watch", "lock", "serve", "doctor", "context"] {
         for (option, lines_max) in [("-h", 24), ("--help", usize::MAX)] {
             let mut command = place.command(&[verb, option]);
-            let output = command.env("COLUMNS", "80").output().unwrap();
+            let output = bounded(|| command.env("COLUMNS", "80").output()).unwrap();
             let help = String::from_utf8(output.stdout).unwrap();
             assert!(help.lines().count() <= lines_max, "{verb}:\n{help}");
             assert!(help.lines().all(|line| line.len() <= 80), "{verb}:\n{help}");
@@ -112,7 +113,7 @@ fn a_broken_pipe_is_success() {
     for words in [&["help"][..], &["decode", "hlc", "1:2:n"], &["completions", "zsh"]] {
         let mut child = place.command(words).stdin(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
-        let output = child.wait_with_output().unwrap();
+        let output = bounded(|| child.wait_with_output()).unwrap();
         // The process may have written before the pipe was closed; either way it ends without an error.
         assert_eq!(output.status.code(), Some(0), "{words:?}");
         assert_eq!(output.stderr, b"", "{words:?}");
@@ -149,11 +150,11 @@ fn a_checker_finds_nothing_in_the_manual_pages() {
         fs::read_dir(place.path("man")).unwrap().map(|entry| entry.unwrap().path()).collect();
     pages.sort();
     assert!(pages.len() > 35, "{pages:?}");
-    let output = Command::new("mandoc").args(["-T", "lint"]).args(&pages).output().unwrap();
+    let output = bounded(|| Command::new("mandoc").args(["-T", "lint"]).args(&pages).output()).unwrap();
     let found = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && found.is_empty(), "{found}");
     for page in &pages {
-        let output = Command::new("mandoc").args(["-T", "ascii"]).arg(page).output().unwrap();
+        let output = bounded(|| Command::new("mandoc").args(["-T", "ascii"]).arg(page).output()).unwrap();
         let shown = String::from_utf8(output.stdout).unwrap();
         // Bold is a character, a backspace, and the character again.
         let columns = |line: &str| line.len() - 2 * line.matches('\u{8}').count();
@@ -202,7 +203,7 @@ fn short_help_and_other_outputs_are_not_paged() {
     }
     let place = Place::new();
     let mut piped = place.command(&["help", "serve"]);
-    let output = piped.current_dir(place.folder()).env("PAGER", "cat > paged").output().unwrap();
+    let output = bounded(|| piped.current_dir(place.folder()).env("PAGER", "cat > paged").output()).unwrap();
     assert!(output.stdout.len() > 2000 && !place.path("paged").exists());
 }
 

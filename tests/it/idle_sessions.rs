@@ -12,6 +12,7 @@ use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, Stream
 use super::common::pki::Ca;
 use super::common::wire::{self, Packet};
 use super::common::{LoggedServer, Place};
+use crate::a_watchdog::bounded;
 
 /// Sends a CONNECT with a Session Expiry Interval of an hour and reads the CONNACK; returns whether a session was present.
 fn connect(stream: &mut (impl Read + Write), clean_start: bool) -> bool {
@@ -19,7 +20,7 @@ fn connect(stream: &mut (impl Read + Write), clean_start: bool) -> bool {
     stream.write_all(&wire::packet(0x10, [&head[..], &wire::text("idle")].concat())).unwrap();
     let (mut input, mut byte) = (Vec::new(), [0]);
     loop {
-        stream.read_exact(&mut byte).unwrap();
+        bounded(|| stream.read_exact(&mut byte)).unwrap();
         input.push(byte[0]);
         if let Some((connack, _)) = Packet::split(&input) {
             assert_eq!((connack.name(), connack.body[1]), ("CONNACK", 0));

@@ -11,13 +11,14 @@ use nix::sys::signal::Signal;
 use super::common::fake_broker::{Connection, FakeBroker};
 use super::common::wire::Publish;
 use super::common::{CTRL_C, Exit, Place, Process, Server, Terminal, bounded, wait_until};
+use crate::a_watchdog::bounded;
 
 /// A broker that answers `answered` requests and then leaves `unanswered` requests without an answer. The receiver
 /// is notified once all have arrived.
 fn silent_after(answered: usize, unanswered: usize) -> (FakeBroker<()>, Receiver<()>) {
     let (sender, silent) = channel();
     let broker = FakeBroker::start(move |connection: &mut Connection| {
-        connection.accept();
+        connection.accept_client();
         connection.subscribe(1);
         for number in 0..answered + unanswered {
             let request =
@@ -36,7 +37,7 @@ fn silent_after(answered: usize, unanswered: usize) -> (FakeBroker<()>, Receiver
 fn end_with(signal: Signal, (answered, unanswered): (usize, usize), words: &[&str], place: &Place) -> Exit {
     let (broker, silent) = silent_after(answered, unanswered);
     let mut run = Process::start(place.command(&[&["-b", &broker.url()], words].concat()));
-    silent.recv().unwrap();
+    bounded(|| silent.recv()).unwrap();
     run.signal(signal);
     let exit = run.end();
     broker.end();
@@ -73,7 +74,7 @@ fn at_the_prompt_ctrl_c_during_a_write_reports_an_unknown_outcome() {
     let prompt = format!("{}>", broker.url().trim_start_matches("mqtt://"));
     terminal.ends_with(&prompt);
     terminal.start_command("del k -j");
-    silent.recv().unwrap();
+    bounded(|| silent.recv()).unwrap();
     terminal.keys(CTRL_C);
     terminal.shows("{\"v\":1,\"error\":{\"kind\":\"interrupted\",\"code\":130,");
     terminal.shows("\"outcome\":\"unknown\"");
@@ -108,7 +109,7 @@ fn an_interrupt_before_a_write_was_sent_reports_that_nothing_changed() {
         connection.listen();
     });
     let mut run = Process::start(place.command(&["set", "k", "v", "-b", &broker.url()]));
-    connected.recv().unwrap();
+    bounded(|| connected.recv()).unwrap();
     run.signal(Signal::SIGINT);
     let exit = run.end();
     assert_eq!(exit.errors, "error: interrupted before the answer: SIGINT\n  nothing was changed\n");
@@ -179,7 +180,7 @@ fn at_the_prompt_ctrl_c_during_an_import_reports_how_many_lines_are_done() {
     let prompt = format!("{}>", broker.url().trim_start_matches("mqtt://"));
     terminal.ends_with(&prompt);
     terminal.start_command("import entries --inflight 1");
-    silent.recv().unwrap();
+    bounded(|| silent.recv()).unwrap();
     terminal.keys(CTRL_C);
     terminal.shows("canceled after 2 keys; the outcome of a write that was sent is unknown");
     terminal.ends_with(&prompt);
@@ -198,11 +199,11 @@ fn a_signal_after_all_answers_of_a_batch_reports_no_unknown_outcome() {
     let mut output = BufReader::new(child.stdout.take().unwrap());
     input.write_all(b"set k v\nget k\n").unwrap();
     let mut answer = String::new();
-    output.read_line(&mut answer).unwrap();
+    bounded(|| output.read_line(&mut answer)).unwrap();
     assert_eq!(answer, "v\n");
     bounded::signal(&child, "INT");
     wait_until("the batch ends", || child.try_wait().unwrap());
-    let exit = child.wait_with_output().unwrap();
+    let exit = bounded(|| child.wait_with_output()).unwrap();
     assert_eq!(
         String::from_utf8_lossy(&exit.stderr),
         "error: interrupted before the answer: SIGINT\n  all requests sent until then were answered\n"

@@ -13,6 +13,7 @@ use super::common::wire::{self, Publish};
 use super::common::{
     CTRL_D, CTRL_Z, Exit, Place, Process, RequestRecorder, Server, Terminal, is_running, line_in, wait_until,
 };
+use crate::a_watchdog::bounded;
 
 /// A store and a directory for its clients.
 pub struct Bench {
@@ -152,7 +153,7 @@ fn a_lock_that_does_not_wait_prints_the_holder() {
 /// Answers the attempts to acquire a lock except the first `silent` ones, until the client closes the connection. Returns
 /// the verbs of the requests.
 fn serve_late(connection: &mut Connection, silent: usize) -> Vec<String> {
-    connection.accept();
+    connection.accept_client();
     let mut verbs = Vec::new();
     while let Some(packet) = connection.next() {
         match packet.name() {
@@ -267,7 +268,7 @@ fn a_lock_without_a_command_is_held_until_the_end_of_input_if_asked_to() {
     let held = || (bench.run(&["holder", "deploy"]) == "--- stdout\nme\n--- exit 0\n").then_some(());
     wait_until("it is held", held);
     drop(process.stdin.take());
-    let output = process.wait_with_output().unwrap();
+    let output = bounded(|| process.wait_with_output()).unwrap();
     assert_eq!(output.status.code(), Some(0));
     let token = String::from_utf8(output.stdout).unwrap();
     assert!(token.ends_with(":StateStore\n") && token.lines().count() == 1, "{token}");
@@ -349,7 +350,8 @@ fn a_lock_of_once_stays_held_after_its_process_has_ended() {
         let (key, holder) = (format!("deploy{n}"), format!("ci {n}"));
         let words = ["-b", &bench.server.url(), "lock", &key, "--once", "--holder", &holder];
         // Without a pipe to write to the process ends as soon as possible.
-        let taken = bench.place.command(&words).stdin(Stdio::null()).stdout(Stdio::null()).status();
+        let taken =
+            bounded(|| bench.place.command(&words).stdin(Stdio::null()).stdout(Stdio::null()).status());
         assert_eq!(taken.unwrap().code(), Some(0));
         assert_eq!(bench.run(&["holder", &key]), format!("--- stdout\n{holder}\n--- exit 0\n"));
     }

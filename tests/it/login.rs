@@ -1,10 +1,8 @@
 //! Credentials: sources of a password, rejections of a broker, and redaction of secrets.
 
-use std::process::Command;
-
 use super::common::bounded::bounded_transcript;
 use super::common::fake_broker::{FakeBroker, FakeBrokers};
-use super::common::{Place, Relay, Server, Terminal, wire};
+use super::common::{Place, Relay, Server, Terminal, make_fifo, wire};
 
 pub const SECRET: &str = "hunter2-and-more";
 
@@ -213,8 +211,7 @@ fn a_file_without_a_secret_is_reported_by_name_before_any_connection() {
 #[test]
 fn reading_a_secret_from_a_silent_pipe_ends_at_the_connect_timeout() {
     let place = Place::new();
-    let made = Command::new("mkfifo").arg(place.path("fifo")).status().unwrap();
-    assert!(made.success());
+    make_fifo(&place.path("fifo"));
     for line in [
         "get k --sat-file fifo --connect-timeout 100ms",
         "get k -u ann --password-file fifo --connect-timeout 100ms",

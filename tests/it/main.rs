@@ -1,6 +1,8 @@
 //! Tests that start processes: the built binary in an isolated environment.
 #![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)] // clippy.toml exempts test functions only, not the helpers that they share
 
+#[path = "../watchdog/mod.rs"]
+mod a_watchdog;
 mod authorization;
 mod authorization_sessions;
 mod bad_answers;
@@ -62,6 +64,7 @@ mod exchange_nodes;
 mod fencing;
 mod groups;
 mod half_open;
+mod hangs;
 mod help;
 mod idle_sessions;
 mod interrupted;

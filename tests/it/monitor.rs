@@ -15,6 +15,7 @@ use super::common::bounded::wait_for_exit;
 use super::common::{
     ConnectionScript, Place, Server, StreamedProcess, subscription_broker, wire::publish_qos_0,
 };
+use crate::a_watchdog::bounded;
 
 const REQUEST: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
 
@@ -246,11 +247,11 @@ fn a_closed_pipe_ends_the_monitor_without_an_error_even_without_traffic() {
     let server = Server::start(&place, &[]);
     let mut child = monitor(&place, &server.url(), &[]).spawn().unwrap();
     let mut words = BufReader::new(child.stderr.take().unwrap());
-    words.read_line(&mut String::new()).unwrap();
+    bounded(|| words.read_line(&mut String::new())).unwrap();
     drop(child.stdout.take());
     assert_eq!(wait_for_exit(&mut child).code(), Some(0));
     let mut rest = String::new();
-    words.read_to_string(&mut rest).unwrap();
+    bounded(|| words.read_to_string(&mut rest)).unwrap();
     assert_eq!(rest, "");
 }
 

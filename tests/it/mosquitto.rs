@@ -9,6 +9,7 @@ use nix::unistd::Pid;
 
 use super::common::pki::Ca;
 use super::common::{Place, Server, reserved_port, wait_until};
+use crate::a_watchdog::bounded;
 
 const REQUESTS: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
 
@@ -27,7 +28,7 @@ fn missing<T>(error: std::io::Error) -> T {
 
 #[track_caller]
 fn succeed(mut command: Command) -> Output {
-    let output = command.output().unwrap_or_else(missing);
+    let output = bounded(|| command.output()).unwrap_or_else(missing);
     assert!(output.status.success(), "{command:?}: {output:?}");
     output
 }
@@ -39,14 +40,14 @@ impl KilledOnDrop {
     /// Ends Mosquitto with SIGTERM, so that it writes its sessions to its disk.
     pub(super) fn terminate(mut self) {
         kill(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGTERM).unwrap();
-        self.0.wait().unwrap();
+        bounded(|| self.0.wait()).unwrap();
     }
 }
 
 impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = bounded(|| self.0.wait());
     }
 }
 
@@ -158,7 +159,7 @@ fn the_tools_exchange_messages_through_our_broker() {
             "plant/new qos 1 retain 0 retained",
         ]
     );
-    assert!(subscriber.0.wait().unwrap().success());
+    assert!(bounded(|| subscriber.0.wait()).unwrap().success());
     // An empty retained message deletes the stored one.
     publish(&["-t", "plant/old", "-n", "-r"]);
     let left = succeed(tool("mosquitto_sub", &url, &["-t", "plant/#", "-C", "1", "-F", "%t"]));
@@ -308,7 +309,7 @@ fn the_tools_authenticate_with_our_broker() {
     let server = Server::start(&place, &["-q", "--users", "users"]);
     let publish = |login: &[&str]| {
         let mut command = tool("mosquitto_pub", &server.url(), &["-t", "a", "-m", "b", "-q", "1"]);
-        command.args(login).output().unwrap_or_else(missing)
+        bounded(|| command.args(login).output()).unwrap_or_else(missing)
     };
     assert!(publish(&["-u", "ann", "-P", "right"]).status.success());
     let words = |output: Output| String::from_utf8(output.stderr).unwrap();
@@ -324,7 +325,7 @@ fn mqtt_3_1_1_reads_its_retained_message_and_3_1_is_rejected() {
     let run = |version: &str, name: &str, words: &[&str]| {
         let port = server.port().to_string();
         let words = [&["-V", version, "-h", "127.0.0.1", "-p", &port, "-t", "t"], words].concat();
-        Command::new(name).args(words).stdin(Stdio::null()).output().unwrap_or_else(missing)
+        bounded(|| Command::new(name).args(words).stdin(Stdio::null()).output()).unwrap_or_else(missing)
     };
     assert!(run("311", "mosquitto_pub", &["-q", "2", "-r", "-m", "kept"]).status.success());
     let received = run("311", "mosquitto_sub", &["-q", "2", "-C", "1", "-W", "30"]);

@@ -10,6 +10,7 @@ use super::common::pki::Ca;
 use super::common::wire::{self, Publish};
 use super::common::{Place, Relay};
 use super::mosquitto::{KilledOnDrop, mosquitto_at};
+use crate::a_watchdog::bounded;
 
 const REQUESTS: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
 const PASSWORD: &str = "hunter2-and-more";
@@ -104,8 +105,9 @@ fn with_tls(place: &Place, more: &str) -> String {
 /// Creates the user `ann`; returns the configuration of a listener that requires a password.
 fn with_password(place: &Place) -> String {
     let file = place.path("users");
-    let made =
-        Command::new("mosquitto_passwd").args(["-b", "-c"]).arg(&file).args(["ann", PASSWORD]).output();
+    let made = bounded(|| {
+        Command::new("mosquitto_passwd").args(["-b", "-c"]).arg(&file).args(["ann", PASSWORD]).output()
+    });
     assert!(made.unwrap().status.success());
     place.write("right", format!("{PASSWORD}\n"));
     place.write("wrong", "guess\n");

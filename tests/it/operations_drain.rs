@@ -9,6 +9,7 @@ use nix::sys::signal::Signal;
 
 use super::common::wire::{self, Packet, Publish};
 use super::common::{Place, RawClient, Server, StreamedProcess, http, wait_until};
+use crate::a_watchdog::bounded;
 
 /// The packets that one client of a loaded server counted.
 #[derive(Debug, Default)]
@@ -84,7 +85,7 @@ fn under_load_every_acknowledged_request_is_answered_and_durable() {
         });
         server.signal(Signal::SIGTERM);
         assert_eq!(server.end(), Some(0));
-        let seen: Vec<Seen> = clients.into_iter().map(|client| client.join().unwrap()).collect();
+        let seen: Vec<Seen> = clients.into_iter().map(|client| bounded(|| client.join()).unwrap()).collect();
         for seen in &seen {
             assert_eq!(seen.disconnect_reason, Some(0x8B), "{seen:?}");
             let unanswered: Vec<_> = seen.acknowledged.difference(&seen.answered).collect();

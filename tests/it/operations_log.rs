@@ -1,16 +1,16 @@
 //! The log of `serve` as text and as JSON, its rate limit, and notifications of the service manager.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use nix::time::{ClockId, clock_gettime};
 
 use super::common::pki::Ca;
-use super::common::{Place, RawClient, StreamedProcess, wire};
+use super::common::{Place, RawClient, StreamedProcess, make_fifo, open_fifo, wire};
 
 fn serve(place: &Place, options: &[&str]) -> (StreamedProcess, u16) {
     let words = [&["serve", "--listen", "127.0.0.1:0"], options].concat();
@@ -148,14 +148,13 @@ fn the_service_manager_waits_for_a_reload_even_if_it_is_rejected() {
     log_line_with("rules reloaded: 0");
     assert_eq!(notification(&socket), "READY=1");
     fs::remove_file(place.path("server.key")).unwrap();
-    assert!(Command::new("mkfifo").arg(place.path("server.key")).status().unwrap().success());
+    make_fifo(&place.path("server.key"));
     // The server is ready only when the certificates are loaded too, however often the rules are.
     for _ in 0..2 {
         reload();
         log_line_with("rules reloaded: 0");
     }
-    // Opening the write end blocks until the server reads the pipe.
-    let pipe = OpenOptions::new().write(true).open(place.path("server.key")).unwrap();
+    let pipe = open_fifo(&place.path("server.key"));
     socket.set_nonblocking(true).unwrap();
     assert_eq!(socket.recv(&mut [0; 100]).unwrap_err().kind(), ErrorKind::WouldBlock);
     socket.set_nonblocking(false).unwrap();

@@ -5,7 +5,8 @@ use std::process::Command;
 use nix::sys::signal::Signal;
 
 use super::common::pki::Ca;
-use super::common::{CTRL_D, CTRL_Z, Place, Server, StreamedProcess, Terminal};
+use super::common::{CTRL_D, CTRL_Z, Place, Server, StreamedProcess, Terminal, make_fifo};
+use crate::a_watchdog::bounded;
 
 const SEED: &str = concat!(
     r#"{"v":1,"key":"a","value":"1","encoding":"utf-8"}"#,
@@ -45,11 +46,11 @@ fn a_store_starts_with_the_keys_of_an_export() {
 #[test]
 fn a_store_starts_with_the_keys_of_a_pipe() {
     let place = Place::new();
-    assert!(Command::new("mkfifo").arg(place.path("seed")).status().unwrap().success());
+    make_fifo(&place.path("seed"));
     let path = place.path("seed");
     let writer = std::thread::spawn(move || std::fs::write(path, SEED).unwrap());
     let server = Server::start(&place, &["--seed", "seed"]);
-    writer.join().unwrap();
+    bounded(|| writer.join()).unwrap();
     assert_eq!(place.bytes_at(&server.url(), &["get", "a"]), b"2");
 }
 

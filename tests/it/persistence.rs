@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::common::{Place, Server, StreamedProcess, line_in, wait_until};
+use super::common::{Place, Server, StreamedProcess, line_in, make_fifo, wait_until};
+use crate::a_watchdog::bounded;
 
 const FILE: &str = "kept/log-1";
 
@@ -172,7 +173,10 @@ fn the_files_of_a_killed_server_are_intact_and_a_missing_one_is_refused() {
     place.write(FILE, &log);
     assert_eq!(run(&place, "--embedded=kept set k39 v --fence 2000:0:holder"), "--- exit 0\n");
     assert!(run(&place, "data verify kept").contains("intact"));
-    assert_eq!(place.command(&["--embedded=kept", "get", "k38"]).output().unwrap().stdout, b"value-of-k38");
+    assert_eq!(
+        bounded(|| place.command(&["--embedded=kept", "get", "k38"]).output()).unwrap().stdout,
+        b"value-of-k38"
+    );
 }
 
 #[test]
@@ -308,7 +312,7 @@ fn a_file_that_is_not_regular_is_refused_at_once() {
     let refused = "error: kept/log-1 is not a regular file\n\
                    hint: move it away, or use another directory\n--- exit 74\n";
     let make: [&dyn Fn(&str); 3] = [
-        &|path| assert!(Command::new("mkfifo").arg(place.path(path)).status().unwrap().success()),
+        &|path| make_fifo(&place.path(path)),
         &|path| symlink("/dev/zero", place.path(path)).unwrap(),
         &|path| fs::create_dir(place.path(path)).unwrap(),
     ];
@@ -356,7 +360,10 @@ fn an_interrupted_start_leaves_nothing_that_counts() {
     let place = filled();
     // A crash during the creation of a file leaves the unfinished one, and one before the first write an empty lock file.
     place.write("kept/snapshot-2.new", b"unfinished");
-    assert_eq!(place.command(&["--embedded=kept", "get", "k19"]).output().unwrap().stdout, b"value-of-k19");
+    assert_eq!(
+        bounded(|| place.command(&["--embedded=kept", "get", "k19"]).output()).unwrap().stdout,
+        b"value-of-k19"
+    );
     fs::remove_file(place.path(FILE)).unwrap();
     place.write("kept/lock", b"");
     assert_eq!(run(&place, "--embedded=kept get k19"), "--- stderr\nerror: key not found: k19\n--- exit 1\n");
@@ -443,7 +450,8 @@ fn a_full_disk_refuses_persistent_writes_only_until_there_is_room() {
     assert_eq!(server.log_line(), "the disk works again: persistent writes are accepted");
     assert_eq!(at(&["set", "k", "w", "--persist"]), "--- exit 0\n");
     // The soft limit alone, which needs no privilege.
-    let raised = Command::new("prlimit").args(["--pid", &id, "--fsize=1000000000:"]).status().unwrap();
+    let raised =
+        bounded(|| Command::new("prlimit").args(["--pid", &id, "--fsize=1000000000:"]).status()).unwrap();
     assert!(raised.success());
     assert_eq!(at(&["set", "k", "-f", "large", "--persist"]), "--- exit 0\n");
     drop(server);
@@ -465,14 +473,14 @@ impl<'a> SmallDisk<'a> {
 
     fn mounted(&self, options: &str) -> bool {
         let words = ["-t", "tmpfs", "-o", options, "tmpfs"];
-        let mounted = Command::new("mount").args(words).arg(self.0.path("small")).output();
+        let mounted = bounded(|| Command::new("mount").args(words).arg(self.0.path("small")).output());
         mounted.is_ok_and(|output| output.status.success())
     }
 }
 
 impl Drop for SmallDisk<'_> {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(self.0.path("small")).status();
+        let _ = bounded(|| Command::new("umount").arg("--lazy").arg(self.0.path("small")).status());
     }
 }
 

@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::thread;
 
 use super::common::{Place, Server, StreamedProcess};
+use crate::a_watchdog::bounded;
 
 const ROUNDS: usize = 5;
 const LINES: usize = 2_000;
@@ -35,7 +36,7 @@ fn acknowledged_writes_survive_five_kills_under_load() {
         let (rest, _, code) = batch.end();
         assert_ne!(code, Some(0), "the load was interrupted");
         answers.extend(rest);
-        feed.join().unwrap();
+        bounded(|| feed.join()).unwrap();
         for (number, answer) in
             answers.iter().filter(|answer| answer.contains("\"applied\":true")).enumerate()
         {
@@ -57,8 +58,8 @@ fn check(place: &Place, server: &Server, kept: &BTreeMap<String, (usize, usize)>
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     let feed = thread::spawn(move || input.write_all(lines.as_bytes()).unwrap());
-    let output = child.wait_with_output().unwrap();
-    feed.join().unwrap();
+    let output = bounded(|| child.wait_with_output()).unwrap();
+    bounded(|| feed.join()).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let values = String::from_utf8(output.stdout).unwrap();
     let mut values = values.lines();

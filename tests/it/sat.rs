@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +9,7 @@ use nix::sys::signal::Signal;
 
 use super::common::fake_broker::{Connection, FakeBrokers};
 use super::common::wire::{self, Packet, Publish};
-use super::common::{ENTER, Place, Server, StreamedProcess, Terminal};
+use super::common::{ENTER, Place, Server, StreamedProcess, Terminal, make_fifo};
 
 const METHOD: &str = "K8S-SAT";
 
@@ -155,7 +154,7 @@ fn a_token_file_that_is_missing_or_empty_for_a_moment_is_awaited() {
         |path| fs::write(path, "").unwrap(),
         |path| fs::create_dir(path).unwrap(),
         // Opening it blocks for ever.
-        |path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success()),
+        |path| make_fifo(path),
     ];
     let check = |in_place: fn(&Path)| {
         let place = Place::new();

@@ -1,13 +1,12 @@
 //! `mqkv serve`: reload of certificates, keys and CAs on SIGHUP.
 
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 
 use nix::sys::signal::Signal;
 
 use super::common::pki::Ca;
-use super::common::{LoggedServer, Place, StreamedProcess};
+use super::common::{LoggedServer, Place, StreamedProcess, make_fifo, open_fifo};
 
 const TLS: [&str; 4] = ["--tls-cert", "server.pem", "--tls-key", "server.key"];
 const RULES: &str = "rules:\n- principals: {clientIds: [c]}\n  brokerResources: [{method: Connect}]\n";
@@ -33,10 +32,6 @@ fn url(server: &LoggedServer, scheme: &str, number: usize) -> String {
 fn get(place: &Place, url: &str, options: &str) -> String {
     let words: Vec<_> = ["get", "none", "-b", url].into_iter().chain(options.split_whitespace()).collect();
     place.run(&words)
-}
-
-fn mkfifo(place: &Place, name: &str) {
-    assert!(Command::new("mkfifo").arg(place.path(name)).status().unwrap().success());
 }
 
 #[test]
@@ -188,13 +183,12 @@ fn a_file_that_hangs_blocks_neither_clients_nor_rules_nor_the_shutdown() {
     let log_line_with = |what: &str| while !server.error_line().contains(what) {};
     log_line_with("listening on ");
     fs::remove_file(place.path("server.key")).unwrap();
-    mkfifo(&place, "server.key");
+    make_fifo(&place.path("server.key"));
     for _ in 0..2 {
         server.signal(Signal::SIGHUP);
         log_line_with("rules reloaded: 1");
     }
-    // Opening the write end blocks until the server reads the pipe.
-    let pipe = OpenOptions::new().write(true).open(place.path("server.key")).unwrap();
+    let pipe = open_fifo(&place.path("server.key"));
     let port = fs::read_to_string(place.path("port")).unwrap();
     let shown = get(&place, &format!("mqtts://127.0.0.1:{}", port.trim()), "-T ca.pem");
     assert!(
@@ -240,11 +234,10 @@ fn an_expired_certificate_causes_a_warning_at_the_start_and_at_a_reload() {
 #[test]
 fn a_hangup_during_the_start_is_handled_after_it() {
     let (place, ca) = place();
-    mkfifo(&place, "seed");
+    make_fifo(&place.path("seed"));
     let options = ["serve", "-v", "--listen", "127.0.0.1:0", "--seed", "seed"];
     let server = StreamedProcess::start(&mut place.command(&[&options[..], &TLS].concat()));
-    // Opening the write end blocks until the server reads the pipe.
-    let pipe = OpenOptions::new().write(true).open(place.path("seed")).unwrap();
+    let pipe = open_fifo(&place.path("seed"));
     server.signal(Signal::SIGHUP);
     ca.issue_for_days(&place, "server", &["127.0.0.1"], 89);
     drop(pipe);

@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 use std::thread::spawn;
 
 use nix::sys::signal::Signal;
 
 use super::common::pki::Ca;
 use super::common::wire::{self, ConnectOptions, PINGREQ, Packet};
-use super::common::{LoggedServer, Place, RawClient, StreamedProcess, Terminal};
+use super::common::{LoggedServer, Place, RawClient, StreamedProcess, Terminal, make_fifo};
+use crate::a_watchdog::bounded;
 
 /// The subject of every certificate of the tests.
 const ME: &str = "CN=rcgen self signed cert";
@@ -313,7 +313,7 @@ fn simultaneous_logins_succeed_and_delay_no_other_client() {
     other.send(&PINGREQ);
     assert_eq!(other.receive().unwrap().name(), "PINGRESP");
     for login in logins {
-        assert_eq!(login.join().unwrap(), 0);
+        assert_eq!(bounded(|| login.join()).unwrap(), 0);
     }
 }
 
@@ -495,7 +495,7 @@ fn a_pipe_in_the_place_of_the_users_delays_no_login_and_no_reload() {
     let place = place();
     let server = LoggedServer::start(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
     fs::remove_file(place.path("users")).unwrap();
-    assert!(Command::new("mkfifo").arg(place.path("users")).status().unwrap().success());
+    make_fifo(&place.path("users"));
     let mut ann = with_password(server.port(0), "a", "ann", b"p 1");
     let line = "cannot read users: not a regular file; its last valid content stays in force";
     assert_eq!(server.log_line_with("in force"), line);

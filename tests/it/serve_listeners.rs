@@ -1,12 +1,11 @@
 //! `serve --listen`: several listeners of several kinds, and contradicting options.
 
 use std::fs;
-use std::process::Command;
 
 use nix::sys::signal::Signal;
 
 use super::common::pki::Ca;
-use super::common::{LoggedServer, Place, Process, Server, wait_until};
+use super::common::{LoggedServer, Place, Process, Server, make_fifo, wait_until};
 
 #[test]
 fn several_listeners_share_one_store() {
@@ -57,7 +56,7 @@ fn the_port_file_exists_while_the_server_listens() {
     place.run_bounded(&["serve", "--listen", "127.0.0.1:0", "--port-file", "port", "--seed", "seed"]);
     assert_eq!(fs::read_to_string(place.path("port")).unwrap(), port);
     // While one starts, there is none.
-    assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
+    make_fifo(&place.path("pipe"));
     let words = ["serve", "--listen", "127.0.0.1:0", "--port-file", "port", "--seed", "pipe"];
     let mut starting = Process::start(place.command(&words));
     wait_until("the file is gone", || (!place.path("port").exists()).then_some(()));

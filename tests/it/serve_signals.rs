@@ -1,21 +1,17 @@
 //! Signals to `serve` and `store`: before they run, and while a sync of the disk hangs.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::Signal;
 
-use super::common::{Place, Server, StreamedProcess, wait_until};
-
-/// Makes a named pipe: a process that reads it waits until the test writes.
-fn pipe(place: &Place, name: &str) {
-    assert!(Command::new("mkfifo").arg(place.path(name)).status().unwrap().success());
-}
+use super::common::{Place, Server, StreamedProcess, make_fifo, open_fifo, wait_until};
+use crate::a_watchdog::bounded;
 
 /// Writes to a pipe after `first`, which is called once a process has opened it.
 fn write_after(place: &Place, name: &str, text: &str, first: impl FnOnce()) {
-    let mut pipe = OpenOptions::new().write(true).open(place.path(name)).unwrap();
+    let mut pipe = open_fifo(&place.path(name));
     first();
     pipe.write_all(text.as_bytes()).unwrap();
 }
@@ -24,7 +20,7 @@ fn write_after(place: &Place, name: &str, text: &str, first: impl FnOnce()) {
 fn a_sighup_before_a_server_runs_reloads_its_files_once_it_does() {
     let place = Place::new();
     place.write("rules", "rules: []\n");
-    pipe(&place, "server.toml");
+    make_fifo(&place.path("server.toml"));
     let words = ["serve", "--listen", "127.0.0.1:0", "--log", "text", "--config", "server.toml"];
     let server = StreamedProcess::start(
         place.command(&words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()),
@@ -40,7 +36,7 @@ fn a_sighup_before_a_server_runs_reloads_its_files_once_it_does() {
 fn a_sighup_does_not_end_a_store_that_reads_its_configuration() {
     let place = Place::new();
     place.write("rules", "rules: []\n");
-    pipe(&place, "config.toml");
+    make_fifo(&place.path("config.toml"));
     let words = [
         "store",
         "--config",
@@ -67,12 +63,12 @@ fn a_sighup_does_not_end_a_store_that_reads_its_configuration() {
 #[test]
 fn a_sighup_to_a_server_that_has_nothing_to_reload_ends_it_during_the_start_too() {
     let place = Place::new();
-    pipe(&place, "seed");
+    make_fifo(&place.path("seed"));
     let words = ["serve", "--listen", "127.0.0.1:0", "--seed", "seed"];
     let server = StreamedProcess::start(
         place.command(&words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()),
     );
-    let _pipe = OpenOptions::new().write(true).open(place.path("seed")).unwrap();
+    let _pipe = open_fifo(&place.path("seed"));
     server.signal(Signal::SIGHUP);
     assert_eq!(server.end().2, Some(129));
 }
@@ -139,7 +135,7 @@ impl Hanging {
 impl Drop for Hanging {
     fn drop(&mut self) {
         let _ = self.strace.kill();
-        let _ = self.strace.wait();
+        let _ = bounded(|| self.strace.wait());
         self.server.kill();
     }
 }

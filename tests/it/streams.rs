@@ -9,6 +9,7 @@ use std::sync::mpsc;
 use super::common::bounded::{bounded_transcript, signal, wait_for_exit};
 use super::common::fake_broker::FakeBroker;
 use super::common::{Place, Server, wait_until, wire};
+use crate::a_watchdog::bounded;
 
 /// More bytes than any pipe buffers.
 const BIG: usize = 4 * 1024 * 1024;
@@ -23,11 +24,11 @@ fn a_closed_pipe_is_not_an_error() {
         let mut child = place.command(&["get", "big", "-o", format, "-b", &server.url()]).spawn().unwrap();
         // head -c 1
         let mut stdout = child.stdout.take().unwrap();
-        stdout.read_exact(&mut [0]).unwrap();
+        bounded(|| stdout.read_exact(&mut [0])).unwrap();
         drop(stdout);
         assert_eq!(wait_for_exit(&mut child).code(), Some(0), "{format}");
         let mut words = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut words).unwrap();
+        bounded(|| child.stderr.take().unwrap().read_to_string(&mut words)).unwrap();
         assert_eq!(words, "", "{format}");
     }
 }
@@ -112,7 +113,7 @@ fn a_signal_ends_a_hanging_request() {
         });
         let place = Place::new();
         let mut child = place.command(&["set", "k", "v", "-t", "1h", "-b", &fake.url()]).spawn().unwrap();
-        hangs.recv().unwrap();
+        bounded(|| hangs.recv()).unwrap();
         signal(&child, name);
         // A shell reports 128 + number.
         assert_eq!(wait_for_exit(&mut child).signal(), Some(number));
@@ -131,7 +132,7 @@ fn a_signal_ends_a_hanging_connection() {
     let place = Place::new();
     let url = fake.url();
     let mut child = place.command(&["get", "k", "--connect-timeout", "1h", "-b", &url]).spawn().unwrap();
-    hangs.recv().unwrap();
+    bounded(|| hangs.recv()).unwrap();
     signal(&child, "INT");
     assert_eq!(wait_for_exit(&mut child).signal(), Some(2));
     fake.end();

@@ -10,6 +10,7 @@ use std::thread;
 use mqkv::testing::{Error, Store};
 
 use super::common::{Place, RawClient, reserved_port, wire};
+use crate::a_watchdog::bounded;
 
 #[path = "../../examples/testing/rust.rs"]
 mod example;
@@ -94,14 +95,14 @@ fn a_dropped_store_frees_its_port_and_folder_while_another_process_starts() {
         })
     };
     thread::scope(|scope| {
-        let process = scope.spawn(move || command.status().unwrap());
-        is_forked.read_exact(&mut [0]).unwrap();
+        let process = scope.spawn(move || bounded(|| command.status()).unwrap());
+        bounded(|| is_forked.read_exact(&mut [0])).unwrap();
         // It has a copy of each file and socket of the store until it runs its program.
         drop(store);
         let again = start().map(drop);
         run.write_all(b"1").unwrap();
         again.unwrap();
-        assert!(process.join().unwrap().success());
+        assert!(bounded(|| process.join()).unwrap().success());
     });
 }
 

@@ -1,12 +1,9 @@
 //! Certificate and key files: the accepted formats, and the errors of all others.
 
-use std::fs::OpenOptions;
-use std::process::Command;
-
 use nix::sys::signal::Signal;
 
 use super::common::pki::Ca;
-use super::common::{Place, Server, StreamedProcess};
+use super::common::{Place, Server, StreamedProcess, make_fifo, open_fifo};
 
 const PASSWORD: &str = "not-a-secret";
 
@@ -151,7 +148,7 @@ fn an_endless_file_is_reported_as_too_long() {
 #[test]
 fn a_silent_pipe_can_be_interrupted_and_is_bounded_by_the_connect_timeout() {
     let place = Place::new();
-    assert!(Command::new("mkfifo").arg(place.path("fifo")).status().unwrap().success());
+    make_fifo(&place.path("fifo"));
     let message = "cannot read the files of the connection within 100ms";
     for line in ["get k -T fifo", "watch k -C fifo -K fifo", "lock k -T fifo -- true"] {
         let words: Vec<_> = line.split(' ').collect();
@@ -168,10 +165,12 @@ fn a_silent_pipe_can_be_interrupted_and_is_bounded_by_the_connect_timeout() {
         "serve --authz fifo",
         "watch k -n h -T fifo --connect-timeout 1h",
     ] {
+        // One for each: a process that another test starts may keep the write end of the last one open for a moment.
+        let place = Place::new();
+        make_fifo(&place.path("fifo"));
         let mut command = place.command(&line.split(' ').collect::<Vec<_>>());
         let server = StreamedProcess::start(&mut command);
-        // Opening the write end blocks until the process reads the pipe.
-        let pipe = OpenOptions::new().write(true).open(place.path("fifo")).unwrap();
+        let pipe = open_fifo(&place.path("fifo"));
         server.signal(Signal::SIGTERM);
         assert_eq!(server.end().2, Some(143), "{line}");
         drop(pipe);

@@ -8,6 +8,7 @@ use super::common::bounded::bounded_transcript;
 use super::common::fake_broker::FakeBroker;
 use super::common::pki::Ca;
 use super::common::{Place, Server, StreamedProcess, Terminal, wire};
+use crate::a_watchdog::bounded;
 
 /// Returns the first words of each line without the parts that differ between runs: time, correlation, versions and
 /// ports.
@@ -198,7 +199,8 @@ fn a_trace_at_the_prompt_is_switched_and_appears_above_the_line() {
 
 #[test]
 fn the_help_describes_what_a_trace_shows() {
-    let output = Command::new(env!("CARGO_BIN_EXE_mqkv")).args(["help", "options"]).output().unwrap();
+    let output =
+        bounded(|| Command::new(env!("CARGO_BIN_EXE_mqkv")).args(["help", "options"]).output()).unwrap();
     let help = String::from_utf8(output.stdout).unwrap();
     assert!(help.contains("--trace[=FILE]") && help.contains("Passwords and tokens are omitted"), "{help}");
 }

@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use super::common::{Place, wait_until, wire};
+use crate::a_watchdog::bounded;
 
 #[test]
 fn an_unread_log_blocks_no_client() {
@@ -34,5 +35,5 @@ fn an_unread_log_blocks_no_client() {
     }
     drop(clients);
     let _ = server.kill();
-    let _ = server.wait();
+    let _ = bounded(|| server.wait());
 }

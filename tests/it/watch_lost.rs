@@ -11,6 +11,7 @@ use nix::sys::signal::Signal;
 
 use super::common::{Place, Relay, Server, StreamedProcess};
 use super::watch::{ok, set_numbers, watch, without_time};
+use crate::a_watchdog::bounded;
 
 /// Options that shorten the detection of a loss and the reconnect.
 const IMPATIENT: [&str; 4] = ["--keep-alive", "1s", "--connect-timeout", "1s"];
@@ -170,7 +171,7 @@ fn a_stalled_reader_does_not_cost_the_connection() {
     // Only one line is read, which shows that the watch is registered.
     let (mut first, mut byte) = (Vec::new(), [0]);
     while !first.ends_with(b"\n") {
-        child.stdout.as_mut().unwrap().read_exact(&mut byte).unwrap();
+        bounded(|| child.stdout.as_mut().unwrap().read_exact(&mut byte)).unwrap();
         first.extend(byte);
     }
     assert!(first.ends_with(b"\tCURRENT\tk\n"));

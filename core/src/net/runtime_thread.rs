@@ -78,6 +78,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
+    use crate::a_watchdog::bounded;
 
     #[test]
     fn spawned_tasks_run_while_the_spawning_thread_is_blocked() {
@@ -85,7 +86,7 @@ mod tests {
         thread.handle().block_on(async {
             let (done, awaited) = channel();
             tokio::spawn(async move { done.send(7).unwrap() });
-            assert_eq!(awaited.recv().unwrap(), 7);
+            assert_eq!(bounded(|| awaited.recv()).unwrap(), 7);
         });
     }
 

@@ -101,6 +101,7 @@ impl fmt::Debug for Secret {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::a_watchdog::bounded;
 
     /// A source that, like a pipe, returns short reads and interruptions.
     struct Pipe<'a> {
@@ -140,7 +141,7 @@ mod tests {
         assert_eq!(Secret::read_regular_file(&path, 10).unwrap().bytes(), b"secret");
         assert_eq!(Secret::read_regular_file(&path, 3).unwrap().bytes(), b"secr");
         std::fs::remove_file(&path).unwrap();
-        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(bounded(|| std::process::Command::new("mkfifo").arg(&path).status()).unwrap().success());
         for path in [&path, home.path(), Path::new("/dev/zero")] {
             let error = Secret::read_regular_file(path, 10).unwrap_err();
             assert_eq!(error.to_string(), "not a regular file", "{}", path.display());

@@ -82,11 +82,12 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::a_watchdog::bounded;
 
     fn pair() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (client, listener.accept().unwrap().0)
+        (client, bounded(|| listener.accept()).unwrap().0)
     }
 
     #[test]
@@ -97,9 +98,9 @@ mod tests {
             let mark = SentMark::at_end(server.as_raw_fd()).unwrap();
             assert!(!mark.is_passed());
             server.write_all(b"x").unwrap();
-            client.read_exact(&mut [0]).unwrap();
+            bounded(|| client.read_exact(&mut [0])).unwrap();
             client.write_all(b"y").unwrap();
-            server.read_exact(&mut [0]).unwrap();
+            bounded(|| server.read_exact(&mut [0])).unwrap();
             assert!(mark.is_passed());
         }
         let mark = SentMark::at_end(server.as_raw_fd()).unwrap();
@@ -131,7 +132,7 @@ mod tests {
         let sent = server.write(&bytes).unwrap();
         assert!(unacknowledged(server.as_raw_fd()).unwrap() > 0, "the client's buffer is full");
         let mark = SentMark::at_end(server.as_raw_fd()).unwrap();
-        client.read_exact(&mut vec![0; sent]).unwrap();
+        bounded(|| client.read_exact(&mut vec![0; sent])).unwrap();
         while unacknowledged(server.as_raw_fd()).unwrap() > 0 {}
         assert!(!mark.is_passed());
     }
@@ -149,6 +150,6 @@ mod tests {
             assert_eq!(acknowledged(server.as_raw_fd()), Some(mark.sent));
         }
         drop(server);
-        reader.join().unwrap().unwrap();
+        bounded(|| reader.join()).unwrap().unwrap();
     }
 }

@@ -93,6 +93,7 @@ pub fn write(path: &Path, token: &Timestamp) -> Result<(), CommandError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::a_watchdog::bounded;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -126,7 +127,7 @@ mod tests {
             move || fs::read(path).unwrap()
         });
         let file = TokenFile::create(path, &Timestamp::of_store(1, 0)).unwrap();
-        reader.join().unwrap();
+        bounded(|| reader.join()).unwrap();
         // The pipe has no reader any more, so every further open blocks.
         for ms in 2..100 {
             file.replace(Timestamp::of_store(ms, 0));
@@ -134,6 +135,6 @@ mod tests {
     }
 
     fn make_pipe(path: &Path) {
-        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+        assert!(bounded(|| std::process::Command::new("mkfifo").arg(path).status()).unwrap().success());
     }
 }

@@ -1,19 +1,16 @@
 //! Commands that must exit by themselves, and transcripts without what differs from run to run.
 
 use std::ffi::OsStr;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread::sleep;
-use std::time::Duration;
+use std::process::{Child, Command, ExitStatus};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::{Place, transcript};
-
-/// Half a minute: longer than any command takes on a slow machine, and far shorter than the timeouts that tests set to
-/// show that a command does not wait for them.
-const TRIES_MAX: u32 = 3000;
-const TRY_EVERY: Duration = Duration::from_millis(10);
+use crate::a_watchdog::bounded;
 
 impl Place {
-    /// Runs the command and returns its normalized transcript. Panics if it does not exit within half a minute.
+    /// Runs the command and returns its normalized transcript. Panics if it does not exit within a minute.
     #[track_caller]
     pub fn run_bounded(&self, words: &[&str]) -> String {
         bounded_transcript(&mut self.command(words))
@@ -41,42 +38,34 @@ impl Place {
     /// Runs a command that must succeed and returns its standard output.
     #[track_caller]
     pub fn bytes_at(&self, url: &str, words: &[&str]) -> Vec<u8> {
-        let output = self.command(&[&["-b", url], words].concat()).output().unwrap();
+        let output = bounded(|| self.command(&[&["-b", url], words].concat()).output()).unwrap();
         assert!(output.status.success(), "{words:?}: {}", transcript(&output));
         output.stdout
     }
 }
 
-/// Runs a command and returns its normalized transcript. Panics if it does not exit within half a minute.
+/// Runs a command and returns its normalized transcript. Panics if it does not exit within a minute.
 #[track_caller]
 pub fn bounded_transcript(command: &mut Command) -> String {
     let mut child = command.spawn().unwrap();
-    // The output is read only after the exit: it must fit into the buffer of a pipe.
-    wait_for_exit(&mut child);
-    normalized(&transcript(&child.wait_with_output().unwrap()))
+    // Otherwise it would be closed before the wait.
+    let _stdin = child.stdin.take();
+    normalized(&transcript(&bounded(|| child.wait_with_output()).unwrap()))
 }
 
-/// Waits for a process to exit. Panics after half a minute.
+/// Waits for a process to exit. Panics after a minute.
 #[track_caller]
 pub fn wait_for_exit(child: &mut Child) -> ExitStatus {
-    for _ in 0..TRIES_MAX {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status;
-        }
-        sleep(TRY_EVERY);
-    }
-    let _ = child.kill();
-    let _ = child.wait();
-    panic!("it does not exit");
+    // `wait` would close it.
+    let stdin = child.stdin.take();
+    let status = bounded(|| child.wait()).unwrap();
+    child.stdin = stdin;
+    status
 }
 
 pub fn signal(child: &Child, name: &str) {
-    let status = Command::new("sh")
-        .args(["-c", &format!("kill -{name} {}", child.id())])
-        .stderr(Stdio::null())
-        .status()
-        .unwrap();
-    assert!(status.success(), "cannot send {name}");
+    let signal: Signal = format!("SIG{name}").parse().unwrap();
+    kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
 }
 
 /// Replaces what differs from run to run: versions by `VERSION`, addresses by `BROKER`.

@@ -9,7 +9,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::{Place, wait_until};
+use super::{Place, make_fifo, open_fifo, wait_until};
+use crate::a_watchdog::bounded;
 
 /// A browser with one page.
 pub struct Browser {
@@ -26,7 +27,7 @@ pub struct Browser {
 impl Browser {
     pub fn start(place: &Place) -> Self {
         for pipe in ["to-browser", "from-browser"] {
-            assert!(Command::new("mkfifo").arg(place.path(pipe)).status().unwrap().success());
+            make_fifo(&place.path(pipe));
         }
         let options = "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run \
                        --remote-debugging-pipe --hide-scrollbars --lang=en-US";
@@ -41,8 +42,8 @@ impl Browser {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let input = File::options().write(true).open(place.path("to-browser")).unwrap();
-        let output = BufReader::new(File::open(place.path("from-browser")).unwrap());
+        let input = open_fifo(&place.path("to-browser"));
+        let output = BufReader::new(bounded(|| File::open(place.path("from-browser"))).unwrap());
         let mut browser =
             Self { process, input, output, session: None, calls: 0, complaints: Vec::new(), loads: 0 };
         let target = browser.call("Target.createTarget", json!({"url": "about:blank"}));
@@ -57,7 +58,7 @@ impl Browser {
 
     fn read(&mut self) -> Value {
         let mut bytes = Vec::new();
-        self.output.read_until(0, &mut bytes).unwrap();
+        bounded(|| self.output.read_until(0, &mut bytes)).unwrap();
         assert_eq!(bytes.pop(), Some(0), "apt-get install chromium");
         let message: Value = serde_json::from_slice(&bytes).unwrap();
         match message["method"].as_str() {
@@ -146,6 +147,6 @@ impl Drop for Browser {
     fn drop(&mut self) {
         // It ends its own processes; `timeout` would only lose sight of them.
         let _ = self.input.write_all(b"{\"id\": 0, \"method\": \"Browser.close\"}\0");
-        let _ = self.process.wait();
+        let _ = bounded(|| self.process.wait());
     }
 }

@@ -8,6 +8,7 @@ use nix::sys::signal::Signal;
 
 use super::etcd::EtcdCluster;
 use super::{Place, StreamedProcess, reserved_port, wait_until};
+use crate::a_watchdog::bounded;
 
 /// A running instance; killed when dropped.
 pub struct Instance {
@@ -64,7 +65,7 @@ impl Instance {
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost:{}\r\n\r\n", self.admin);
         stream.write_all(request.as_bytes()).ok()?;
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
+        bounded(|| stream.read_to_string(&mut answer)).ok()?;
         let (head, body) = answer.split_once("\r\n\r\n")?;
         Some(format!("{} {}", head.split(' ').nth(1)?, body.trim_end()))
     }
@@ -145,7 +146,7 @@ impl ServedCluster {
     #[track_caller]
     pub fn get(&self, key: &str) -> String {
         wait_until("an instance answers", || {
-            let output = self.place.command(&["get", key, "-b", &self.url()]).output().unwrap();
+            let output = bounded(|| self.place.command(&["get", key, "-b", &self.url()]).output()).unwrap();
             // A key that is absent has exit code 1: it is an answer, and not this one.
             assert_ne!(output.status.code(), Some(1), "{key} is absent");
             output.status.success().then(|| String::from_utf8(output.stdout).unwrap())

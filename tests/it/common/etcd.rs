@@ -12,6 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::{Place, reserved_port, wait_until_stopped};
+use crate::a_watchdog::bounded;
 
 /// The members of one etcd cluster. They are killed when this is dropped.
 pub struct EtcdCluster {
@@ -87,7 +88,7 @@ impl EtcdCluster {
 
     pub fn kill(&mut self, index: usize) {
         self.members[index].process.kill().unwrap();
-        self.members[index].process.wait().unwrap();
+        bounded(|| self.members[index].process.wait()).unwrap();
     }
 
     /// Starts a member again, with its data.
@@ -145,7 +146,7 @@ impl Drop for EtcdCluster {
     fn drop(&mut self) {
         for member in &mut self.members {
             let _ = member.process.kill();
-            let _ = member.process.wait();
+            let _ = bounded(|| member.process.wait());
         }
     }
 }

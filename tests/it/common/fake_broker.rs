@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::wire::{self, Connect, Packet, Publish};
+use crate::a_watchdog::bounded;
 
 /// Longer than any test takes: a script must end, whatever its client does.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -57,7 +58,7 @@ impl<T: Send + 'static> FakeBroker<T> {
 
     /// Waits for the end of the script and returns its result.
     pub fn end(self) -> T {
-        self.script.join().unwrap()
+        bounded(|| self.script.join()).unwrap()
     }
 }
 
@@ -140,7 +141,7 @@ impl Connection {
     }
 
     /// Waits for CONNECT and accepts the client.
-    pub fn accept(&mut self) {
+    pub fn accept_client(&mut self) {
         self.expect("CONNECT");
         self.send(&wire::connack(0, &[]));
     }
@@ -165,7 +166,7 @@ impl Connection {
 
     /// Accepts the client and its subscription, and waits for its request.
     pub fn serve(&mut self) -> Publish {
-        self.accept();
+        self.accept_client();
         self.subscribe(1);
         self.request()
     }

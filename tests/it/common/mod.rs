@@ -39,11 +39,14 @@ use std::process::{Child, Command, Output, Stdio};
 use nix::sys::signal::{SigHandler, Signal, signal};
 use tempfile::TempDir;
 
+use crate::a_watchdog::bounded;
+
 pub use logged_server::LoggedServer;
 pub use non_mqtt_server::non_mqtt_server;
 pub use port::reserved_port;
 pub use process::{
-    Exit, Process, is_running, line_in, peak_bytes, wait_until, wait_until_stopped, write_script,
+    Exit, Process, is_running, line_in, make_fifo, open_fifo, peak_bytes, wait_until, wait_until_stopped,
+    write_script,
 };
 pub use raw_client::RawClient;
 pub use relay::Relay;
@@ -116,14 +119,14 @@ impl Place {
 
     /// Runs the command and returns its transcript.
     pub fn run(&self, words: &[&str]) -> String {
-        transcript(&self.command(words).output().unwrap())
+        transcript(&bounded(|| self.command(words).output()).unwrap())
     }
 
     /// As [`Self::run`], with bytes on standard input.
     pub fn run_with_input(&self, words: &[&str], input: &[u8]) -> String {
         let mut child = self.command(words).stdin(Stdio::piped()).spawn().unwrap();
         feed(&mut child, input);
-        transcript(&child.wait_with_output().unwrap())
+        transcript(&bounded(|| child.wait_with_output()).unwrap())
     }
 
     pub fn folder(&self) -> &Path {

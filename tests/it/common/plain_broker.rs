@@ -9,6 +9,8 @@ use mqkv::broker::{Hooks, ListenerSettings, Server, Settings};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
+use crate::a_watchdog::bounded;
+
 /// A running broker on a port of this machine, with persistent sessions in memory.
 pub struct PlainBroker {
     port: u16,
@@ -35,7 +37,7 @@ impl PlainBroker {
                 server.shutdown().await;
             });
         });
-        Self { port: ports.recv().unwrap(), running: Some((stop, thread)) }
+        Self { port: bounded(|| ports.recv()).unwrap(), running: Some((stop, thread)) }
     }
 
     /// Stops the broker, which forgets all sessions, and starts another one on its port.
@@ -47,7 +49,7 @@ impl PlainBroker {
     fn stop(&mut self) {
         if let Some((stop, thread)) = self.running.take() {
             let _ = stop.send(());
-            thread.join().unwrap();
+            bounded(|| thread.join()).unwrap();
         }
     }
 

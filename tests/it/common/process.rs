@@ -1,6 +1,6 @@
 //! A process whose output is read at its end, and functions that wait for what processes do.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -9,7 +9,10 @@ use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
+
+use crate::a_watchdog::bounded;
 
 /// Returns the most memory that a running process has had.
 pub fn peak_bytes(child: &Child) -> u64 {
@@ -52,7 +55,7 @@ impl Process {
     /// Waits for the next line of standard error and returns it without its line feed.
     pub fn error_line(&mut self) -> String {
         let mut line = String::new();
-        self.errors.read_line(&mut line).unwrap();
+        bounded(|| self.errors.read_line(&mut line)).unwrap();
         line.trim_end().to_owned()
     }
 
@@ -71,9 +74,9 @@ impl Process {
     pub fn end(mut self) -> Exit {
         wait_until("it ends", || self.child.try_wait().unwrap());
         let mut errors = String::new();
-        self.errors.read_to_string(&mut errors).unwrap();
-        let output = self.output.take().unwrap().join().unwrap();
-        let status = self.child.wait().unwrap();
+        bounded(|| self.errors.read_to_string(&mut errors)).unwrap();
+        let output = bounded(|| self.output.take().unwrap().join()).unwrap();
+        let status = bounded(|| self.child.wait()).unwrap();
         Exit { code: status.code(), signal: status.signal(), output, errors }
     }
 }
@@ -81,7 +84,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = bounded(|| self.child.wait());
     }
 }
 
@@ -109,7 +112,17 @@ pub fn write_script(path: &Path, text: &str) {
         .spawn()
         .unwrap();
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    assert!(child.wait().unwrap().success(), "{}", path.display());
+    assert!(bounded(|| child.wait()).unwrap().success(), "{}", path.display());
+}
+
+pub fn make_fifo(path: &Path) {
+    mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+}
+
+/// Opens the write end of a FIFO, which waits until a process reads it.
+#[track_caller]
+pub fn open_fifo(path: &Path) -> File {
+    bounded(|| OpenOptions::new().write(true).open(path)).unwrap()
 }
 
 /// Waits until a process that was sent SIGSTOP has stopped: it goes on for a moment.

@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::wire::Packet;
+use crate::a_watchdog::bounded;
 
 /// How long a side must be quiet before its bytes are forwarded. Packets that were sent without waiting for the other
 /// side so become one flight.
@@ -56,7 +57,7 @@ impl Proxy {
     /// Waits until the client has disconnected. A flight of the client and the flight of the broker after it are a round
     /// trip.
     pub fn end(self) -> Vec<Flight> {
-        self.forwarding.join().unwrap()
+        bounded(|| self.forwarding.join()).unwrap()
     }
 }
 

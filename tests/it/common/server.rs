@@ -9,6 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::{Place, peak_bytes, reserved_port, wait_until, wait_until_stopped};
+use crate::a_watchdog::bounded;
 
 /// A running server; killed when dropped.
 pub struct Server {
@@ -25,7 +26,7 @@ impl Server {
     /// Kills the server with SIGKILL, as a crash would.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        bounded(|| self.child.wait()).unwrap();
     }
 
     /// Waits for the server to exit and returns its exit code.
@@ -94,6 +95,6 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = bounded(|| self.child.wait());
     }
 }

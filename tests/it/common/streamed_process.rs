@@ -1,7 +1,7 @@
 //! A process whose output the test reads line by line while it runs.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::spawn;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::wait_until;
+use super::bounded::wait_for_exit;
+use crate::a_watchdog::bounded;
 
 /// Far longer than any step of a test takes.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -68,18 +69,14 @@ impl StreamedProcess {
     pub fn end(mut self) -> (Vec<String>, Vec<String>, Option<i32>) {
         let output = std::iter::from_fn(|| next(&self.output, "standard output")).collect();
         let errors = std::iter::from_fn(|| next(&self.errors, "standard error")).collect();
-        (output, errors, self.status().code())
-    }
-
-    fn status(&mut self) -> ExitStatus {
-        wait_until("the process ends", || self.child.try_wait().unwrap())
+        (output, errors, wait_for_exit(&mut self.child).code())
     }
 }
 
 impl Drop for StreamedProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = bounded(|| self.child.wait());
     }
 }
 

@@ -35,7 +35,7 @@ pub fn subscription_broker(scripts: Vec<ConnectionScript>) -> String {
 
 /// Returns `None` once the client has disconnected.
 fn run(mut connection: Connection, script: &ConnectionScript) -> Option<()> {
-    connection.accept();
+    connection.accept_client();
     let mut subscriptions = 0;
     while subscriptions < script.subscriptions {
         let packet = connection.next()?;

@@ -13,6 +13,7 @@ use pty_process::Size;
 use pty_process::blocking::{Command as InTerminal, Pty, open};
 
 use super::{Place, wait_until};
+use crate::a_watchdog::bounded;
 
 pub const CTRL_C: &str = "\x03";
 pub const CTRL_Z: &str = "\x1a";
@@ -266,6 +267,6 @@ fn some(count: u16) -> NonZero<u16> {
 impl Drop for Terminal {
     fn drop(&mut self) {
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = bounded(|| self.child.wait());
     }
 }

@@ -5,6 +5,8 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use crate::a_watchdog::bounded;
+
 /// Languages whose blocks are commands.
 const SHELLS: [&str; 5] = ["sh", "console", "bash", "shell", "zsh"];
 
@@ -250,6 +252,6 @@ fn is_incomplete(command: &str) -> bool {
         return true;
     }
     // With the end of a here-document missing, the shell succeeds with a warning.
-    let check = std::process::Command::new("bash").args(["-n", "-c", command]).output().unwrap();
+    let check = bounded(|| std::process::Command::new("bash").args(["-n", "-c", command]).output()).unwrap();
     !check.status.success() || !check.stderr.is_empty()
 }

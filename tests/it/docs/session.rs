@@ -176,7 +176,7 @@ impl<'a> Session<'a> {
         let staying = self.staying.iter().position(|staying| !name.is_empty() && staying.name == name);
         if let Some(at) = staying {
             let Staying { shell, step, options, from, .. } = self.staying.remove(at);
-            if shell.wait().is_none() {
+            if shell.finish().is_none() {
                 self.differences.push(format!("{}: no end after a minute", self.at(step)));
             }
             self.compare(step, &options, false, || shell.output(from));
@@ -210,7 +210,7 @@ impl<'a> Session<'a> {
             self.of_test(text)
         );
         let from = shell.enter(&self.place, &script);
-        let status = shell.wait().unwrap_or("none after a minute".to_owned());
+        let status = shell.finish().unwrap_or("none after a minute".to_owned());
         if status != "0" {
             let shown = self.of_page(&shown(&shell.output(from)).join("\n"));
             self.differences.push(format!(
@@ -258,7 +258,7 @@ impl<'a> Session<'a> {
                     {
                         self.stay(terminal, shell, step, from, options);
                     } else {
-                        if shell.wait().is_none() {
+                        if shell.finish().is_none() {
                             self.differences.push(format!("{}: no end after a minute", self.at(step)));
                         }
                         self.wait_for_server(text);
@@ -276,7 +276,7 @@ impl<'a> Session<'a> {
                     self.compare(before, &options, true, || shell.output(from));
                     let from = shell.terminal.received().len();
                     shell.terminal.keys(CTRL_C);
-                    shell.wait();
+                    shell.finish();
                     // The shell ends the line in which the terminal shows Ctrl-C.
                     let output = || shell.output(from).trim_ascii_start().to_vec();
                     self.compare(step, &options, false, output);
@@ -326,7 +326,7 @@ impl<'a> Session<'a> {
             return self.differs(shell, from, command);
         }
         shell.terminal.press_ctrl_d();
-        shell.wait();
+        shell.finish();
         true
     }
 
@@ -434,7 +434,7 @@ impl Shell {
             commands: Cell::new(0),
             has_jobs: Cell::new(false),
         };
-        shell.wait();
+        shell.finish();
         shell
     }
 
@@ -451,17 +451,17 @@ impl Shell {
 
     /// Waits until the shell has run its commands; returns the exit status of the last one, or None if it was interrupted
     /// after a minute.
-    fn wait(&self) -> Option<String> {
+    fn finish(&self) -> Option<String> {
         const TIMEOUT_S: u64 = 60;
-        if !within_seconds(TIMEOUT_S, || self.status().is_some()) {
+        if !within_seconds(TIMEOUT_S, || self.exit_status().is_some()) {
             self.terminal.keys(CTRL_C);
-            within_seconds(TIMEOUT_S, || self.status().is_some());
+            within_seconds(TIMEOUT_S, || self.exit_status().is_some());
             return None;
         }
-        self.status()
+        self.exit_status()
     }
 
-    fn status(&self) -> Option<String> {
+    fn exit_status(&self) -> Option<String> {
         let bytes = self.terminal.received();
         let last = positions(&bytes, READY).nth(self.commands.get())?;
         let status = &bytes[last + READY.len()..];

@@ -282,6 +282,7 @@ mod tests {
     use std::task::Poll;
 
     use super::*;
+    use crate::a_watchdog::bounded;
 
     /// Polls a future once.
     async fn is_ready(future: impl Future) -> bool {
@@ -318,9 +319,9 @@ mod tests {
                 });
             }
         });
-        let own: Vec<Arc<ConnectionHandle>> = handles.recv().unwrap();
+        let own: Vec<Arc<ConnectionHandle>> = bounded(|| handles.recv()).unwrap();
         own.iter().chain(&own).for_each(|handle| handle.wake());
-        handles.recv().unwrap();
-        thread.join().unwrap();
+        bounded(|| handles.recv()).unwrap();
+        bounded(|| thread.join()).unwrap();
     }
 }

@@ -166,6 +166,7 @@ mod tests {
     use tokio::sync::Notify;
 
     use super::*;
+    use crate::a_watchdog::bounded;
     use crate::net::runtime_thread::RuntimeThread;
 
     /// A task that reports each of its steps, and what wakes it.
@@ -191,21 +192,21 @@ mod tests {
             tokio::task::yield_now().await;
             sender.send(()).unwrap();
         });
-        settled.recv().unwrap();
+        bounded(|| settled.recv()).unwrap();
     }
 
     #[test]
     fn a_thread_runs_the_task_of_another_one_which_is_not_woken() {
         let thread = RuntimeThread::start("test").unwrap();
         let (task, notify, steps) = task(&thread);
-        let owner = steps.recv().unwrap();
+        let owner = bounded(|| steps.recv()).unwrap();
         settle(&thread);
         assert!(task.run(|| notify.notify_one()));
         assert_eq!(steps.try_recv(), Ok(thread::current().id()));
         settle(&thread);
         assert!(steps.try_recv().is_err(), "once");
         notify.notify_one();
-        assert_eq!(steps.recv(), Ok(owner));
+        assert_eq!(bounded(|| steps.recv()), Ok(owner));
     }
 
     /// A task without an end, whose polls are reported with their thread; on others than the first one, it calls `f`.
@@ -232,10 +233,13 @@ mod tests {
     fn a_task_that_is_woken_while_another_thread_runs_it_runs_again_on_its_own() {
         let thread = RuntimeThread::start("test").unwrap();
         let (task, polls) = polled(&thread, Waker::wake_by_ref);
-        let owner = polls.recv().unwrap();
+        let owner = bounded(|| polls.recv()).unwrap();
         settle(&thread);
         assert!(task.run(|| {}));
-        assert_eq!([polls.recv(), polls.recv()], [Ok(thread::current().id()), Ok(owner)]);
+        assert_eq!(
+            [bounded(|| polls.recv()), bounded(|| polls.recv())],
+            [Ok(thread::current().id()), Ok(owner)]
+        );
     }
 
     #[test]
@@ -270,7 +274,7 @@ mod tests {
                 });
             }
         });
-        is_done.recv().unwrap();
+        bounded(|| is_done.recv()).unwrap();
         settle(&thread);
         assert_eq!(Arc::strong_count(&seen), 1, "the future is dropped when it is complete");
     }
@@ -279,11 +283,11 @@ mod tests {
     fn a_task_that_panics_on_another_thread_ends_on_its_own() {
         let thread = RuntimeThread::start("test").unwrap();
         let (task, polls) = polled(&thread, |_| panic!("as the test wants it"));
-        polls.recv().unwrap();
+        bounded(|| polls.recv()).unwrap();
         settle(&thread);
         assert!(task.run(|| {}));
-        assert_eq!(polls.recv(), Ok(thread::current().id()));
-        assert!(polls.recv().is_err(), "the future is dropped");
+        assert_eq!(bounded(|| polls.recv()), Ok(thread::current().id()));
+        assert!(bounded(|| polls.recv()).is_err(), "the future is dropped");
         settle(&thread);
         assert!(matches!(*task.task_state.lock().unwrap(), TaskState::Complete));
     }
@@ -292,9 +296,9 @@ mod tests {
     fn a_future_is_dropped_with_its_owner_although_its_wakers_remain() {
         let thread = RuntimeThread::start("test").unwrap();
         let (_task, notify, steps) = task(&thread);
-        steps.recv().unwrap();
+        bounded(|| steps.recv()).unwrap();
         thread.end();
-        assert!(steps.recv().is_err());
+        assert!(bounded(|| steps.recv()).is_err());
         drop(notify);
     }
 }

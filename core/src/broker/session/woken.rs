@@ -103,6 +103,7 @@ mod tests {
     use std::thread::{self, ThreadId};
 
     use super::*;
+    use crate::a_watchdog::bounded;
     use crate::broker::session::connection_handle::ConnectionHandle;
     use crate::broker::session::shared_task::SharedTask;
     use crate::broker::session::wake_queue::WakeQueue;
@@ -136,7 +137,7 @@ mod tests {
         // All wait to be woken: a task that runs cannot be run by another thread.
         let (sender, settled) = channel();
         thread.handle().spawn(async move { sender.send(()).unwrap() });
-        settled.recv().unwrap();
+        bounded(|| settled.recv()).unwrap();
         (thread, handles, woken)
     }
 
@@ -156,8 +157,8 @@ mod tests {
         let (_last, last, last_woken) = connections(1, Vec::new());
         let (_thread, first, woken) = connections(1, last);
         run_after(|| first[0].wake());
-        assert_eq!(woken.recv().unwrap().1, thread::current().id());
-        assert_ne!(last_woken.recv().unwrap().1, thread::current().id());
+        assert_eq!(bounded(|| woken.recv()).unwrap().1, thread::current().id());
+        assert_ne!(bounded(|| last_woken.recv()).unwrap().1, thread::current().id());
     }
 
     #[test]
@@ -166,7 +167,7 @@ mod tests {
         run_after(|| {
             handles[0].wake();
             assert!(woken.try_recv().is_err());
-            crate::broker::wire::workers::block(|| woken.recv().unwrap());
+            crate::broker::wire::workers::block(|| bounded(|| woken.recv()).unwrap());
         });
         assert!(woken.try_recv().is_err(), "once");
     }
@@ -180,7 +181,7 @@ mod tests {
                 panic!("as the test wants it");
             })
         });
-        panicked.join().unwrap_err();
-        woken.recv().unwrap();
+        bounded(|| panicked.join()).unwrap_err();
+        bounded(|| woken.recv()).unwrap();
     }
 }

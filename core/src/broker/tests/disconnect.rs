@@ -1,6 +1,7 @@
 //! PINGREQ, keep-alive, DISCONNECT, AUTH, and closed connections (MQTT 5, 3.12 to 3.15).
 
 use super::*;
+use crate::a_watchdog::bounded;
 
 #[tokio::test]
 async fn a_client_that_sends_nothing_is_disconnected_after_one_and_a_half_keep_alives() {
@@ -61,7 +62,7 @@ struct Waiting {
 impl Application for Waiting {
     fn handle_publish(&self, _: &Broker, from: &Peer, _: Message, _: Instant) -> Verdict {
         self.started.send(from.connection).unwrap();
-        self.ends.lock().unwrap().recv().unwrap();
+        bounded(|| self.ends.lock().unwrap().recv()).unwrap();
         Verdict::Consumed
     }
 

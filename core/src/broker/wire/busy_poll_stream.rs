@@ -157,6 +157,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::a_watchdog::bounded;
 
     async fn pair(active_stream: &Arc<ActiveStream>) -> (TcpStream, BusyPollStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -203,11 +204,11 @@ mod tests {
                 send_rounds(client, 2_000).await;
             });
         });
-        let (stream, active_stream) = received.recv().unwrap();
+        let (stream, active_stream) = bounded(|| received.recv()).unwrap();
         runtime().block_on(async {
             echo(BusyPollStream::new(TcpStream::from_std(stream).unwrap(), active_stream)).await
         });
-        client.join().unwrap();
+        bounded(|| client.join()).unwrap();
     }
 
     #[tokio::test]
@@ -232,7 +233,7 @@ mod tests {
             // A pause in which it has polled would be over.
             sender.send(stream.busy_poll.poll_pause(|| now, true)).unwrap();
         });
-        assert!(matches!(actions.recv().unwrap(), PauseAction::PollUntil(_)));
+        assert!(matches!(bounded(|| actions.recv()).unwrap(), PauseAction::PollUntil(_)));
         client.shutdown().await.unwrap();
     }
 

@@ -173,6 +173,7 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
+    use crate::a_watchdog::bounded;
 
     async fn pair() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -236,10 +237,10 @@ mod tests {
         workers.serve(server, |_| async move {
             block(|| {
                 blocked.send(thread::current().id()).unwrap();
-                released.recv().unwrap();
+                bounded(|| released.recv()).unwrap();
             });
         });
-        let first = threads.recv().unwrap();
+        let first = bounded(|| threads.recv()).unwrap();
         let mut clients = Vec::new();
         for _ in 0..3 {
             let (client, server) = pair().await;
@@ -249,7 +250,7 @@ mod tests {
                 sender.send(thread::current().id()).unwrap();
                 drop(stream.unwrap().read_u8().await);
             });
-            assert_ne!(threads.recv().unwrap(), first);
+            assert_ne!(bounded(|| threads.recv()).unwrap(), first);
         }
         release.send(()).unwrap();
     }
@@ -260,7 +261,7 @@ mod tests {
         let (sender, answer) = std::sync::mpsc::channel();
         let (_client, server) = pair().await;
         workers.serve(server, |_| async move { sender.send(may_block()).unwrap() });
-        assert!(!answer.recv().unwrap());
+        assert!(!bounded(|| answer.recv()).unwrap());
     }
 
     #[tokio::test]
@@ -272,7 +273,7 @@ mod tests {
             let _sender = sender;
             block(|| panic!("as the test wants it"));
         });
-        ended.recv().unwrap_err();
+        bounded(|| ended.recv()).unwrap_err();
         let (sender, threads) = std::sync::mpsc::channel();
         let mut clients = Vec::new();
         for _ in 0..2 {
@@ -284,7 +285,7 @@ mod tests {
                 drop(stream.unwrap().read_u8().await);
             });
         }
-        assert_ne!(threads.recv().unwrap(), threads.recv().unwrap());
+        assert_ne!(bounded(|| threads.recv()).unwrap(), bounded(|| threads.recv()).unwrap());
     }
 
     #[tokio::test]

@@ -91,6 +91,7 @@ pub(super) fn read_if_changed(path: &Path, last: FileStamp) -> Option<FileRead> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::a_watchdog::bounded;
 
     #[test]
     fn a_file_is_read_again_when_it_has_changed_and_not_while_it_is_missing() {
@@ -141,7 +142,7 @@ mod tests {
             };
             hang.run(work).await
         });
-        run_detached(move || is_started.recv().unwrap()).await.unwrap();
+        run_detached(move || bounded(|| is_started.recv()).unwrap()).await.unwrap();
         hang.abort();
         for _ in 0..3 {
             let late = tokio::time::timeout(Duration::from_millis(5), files.run(|| panic!("started")));

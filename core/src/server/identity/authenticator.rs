@@ -52,6 +52,7 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
+    use crate::a_watchdog::bounded;
     use crate::broker::{self, Hooks, ListenerSettings, Server};
     use crate::server::CredentialFiles;
 
@@ -128,7 +129,7 @@ mod tests {
         let files = CredentialFiles { users: None, tokens: Some(path.clone()) };
         let identities = Arc::new(Identities::load(&files).unwrap());
         std::fs::remove_file(&path).unwrap();
-        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(bounded(|| Command::new("mkfifo").arg(&path).status()).unwrap().success());
         let (sender, mut reports) = mpsc::unbounded_channel();
         let events: EventSink = Arc::new(move |event| drop(sender.send(event.to_string())));
         let authenticator = Arc::new(IdentityAuthenticator { identities, events });

@@ -366,6 +366,7 @@ pub(super) fn try_recover(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::a_watchdog::bounded;
     use crate::store::Limits;
 
     /// Otherwise the answers of the next group come when the wait ends: up to a second later.
@@ -391,7 +392,7 @@ mod tests {
                     becomes_idle()
                 };
                 shared.make_commit_due(&mut shared.lock());
-                let is_overdue = waiting.join().unwrap();
+                let is_overdue = bounded(|| waiting.join()).unwrap();
                 shared.lock().end_turn();
                 is_idle_again && !is_overdue
             })

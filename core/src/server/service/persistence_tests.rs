@@ -10,6 +10,7 @@ use super::tests::{
     RecordingPublisher, TestService, del, get, key, message, peer, set, set_with, value, version, watch,
 };
 use super::*;
+use crate::a_watchdog::bounded;
 use crate::broker::workers::Workers;
 use crate::clock;
 use crate::ledger::file::simulated::SimulatedDisk;
@@ -558,7 +559,7 @@ async fn write_in_one_turn(
             let _ = stream.unwrap().readable().await;
         });
     }
-    ended.recv().unwrap();
+    bounded(|| ended.recv()).unwrap();
     (test, publisher)
 }
 
@@ -601,7 +602,7 @@ async fn a_commit_that_panics_in_a_thread_of_connections_counts_as_failed() {
     assert!(!shared.committer.is_poisoned(), "threads of connections commit again");
     shared.lock().is_closing = true;
     shared.has_uncommitted.notify_all();
-    commit_thread.join().unwrap();
+    bounded(|| commit_thread.join()).unwrap();
 }
 
 #[test]

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use super::simulated_ledger::SimulatedLedger;
 use super::*;
+use crate::a_watchdog::bounded;
 use crate::broker::{self, Application, Peer, SessionPhase, Verdict};
 use crate::clock;
 use crate::ledger::FileLedger;
@@ -133,7 +134,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         if let Some((is_closing, thread)) = self.owner_task.take() {
             is_closing.store(true, Ordering::Relaxed);
-            thread.join().unwrap();
+            bounded(|| thread.join()).unwrap();
         }
     }
 }
