@@ -30,6 +30,7 @@ use super::store::args::StoreArgs;
 use super::trace::{self, Tracing};
 use super::{data, environment, exchange, generate, pager, prompt, runtime, serve, store};
 use crate::client::Access;
+use crate::commands::process::child::adopt_orphans;
 use crate::commands::process::signal::{self, Signal};
 use crate::commands::process::stdin;
 use crate::commands::{Command, CommandError, Exit, Hint, Kind, Session};
@@ -323,6 +324,9 @@ fn run_command(
         Some(_) => Tracing::start(trace, &reporter.style())?,
         None => None,
     };
+    if matches!(command, Command::Lock(_)) {
+        adopt_orphans();
+    }
     let minds_signals = command.handles_signals();
     let is_write = command.access() == Access::Write && !minds_signals;
     let asks = matches!(&connection, Some(Connection { login: Login::Ask { .. }, .. }));

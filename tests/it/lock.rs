@@ -71,7 +71,7 @@ fn twenty_processes_increment_a_file_without_a_lost_update() {
     let holder = bench.hold(&["--holder", "first"]);
     let increment = "n=$(cat count); sleep 0.01; echo $((n + 1)) > count";
     let waiters: Vec<_> = (0..PROCESSES)
-        .map(|_| bench.start_over(&wire, &["lock", "deploy", "--", "sh", "-c", increment]))
+        .map(|_| bench.start_over(&wire, &["lock", "deploy", "-w", "1h", "--", "sh", "-c", increment]))
         .collect();
     wait_until("all wait", || (wire.count("GET deploy") == PROCESSES).then_some(()));
     let before = wire.requests().len();

@@ -72,6 +72,7 @@ mod library_tls;
 mod limits;
 mod lock;
 mod lock_lost;
+mod lock_signals;
 mod login;
 mod login_asked;
 mod monitor;

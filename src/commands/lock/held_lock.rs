@@ -16,8 +16,9 @@ use crate::commands::exit::Exit;
 use crate::commands::output::Emit;
 use crate::commands::process::child::{Group, is_in_background};
 use crate::commands::process::context::{FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY};
-use crate::commands::process::signal::Signals;
-use crate::commands::process::stdin;
+use crate::commands::process::job_control::BackgroundStops;
+use crate::commands::process::signal::{Signal, Signals};
+use crate::commands::process::{stdin, stdout};
 use crate::commands::session::Session;
 use crate::protocol::{Timestamp, Value};
 
@@ -133,6 +134,11 @@ impl HeldLock<'_> {
     ) -> Result<(Exit, Option<LockLoss>), CommandError> {
         let path = self.request.token_file.clone();
         let token_file = path.map(|path| TokenFile::create(path, &self.token)).transpose()?;
+        // A holder that is stopped renews nothing, and loses the lock.
+        let failed = |error| CommandError::system("listen to signals", &error);
+        let mut suspensions = Signals::of([Signal::SUSPEND]).map_err(failed)?;
+        let _background_stops = BackgroundStops::ignore();
+        let mut is_suspension_noted = false;
         // Elsewhere the input may be at its end from the beginning (cron, nohup, `&` in a script), and the lock would be
         // released at once. In the background a read of the terminal would suspend this process, and its renewals.
         let reads_input = (until_eof || stdin::is_terminal()) && !is_in_background();
@@ -157,6 +163,13 @@ impl HeldLock<'_> {
                     event => return Ok((Exit::Yes, Some(supervisor::loss(event)))),
                 },
                 signal = signals.next() => return Ok((signal.exit(), None)),
+                _ = suspensions.next() => {
+                    if !is_suspension_noted && stdout::stderr_has_room() {
+                        is_suspension_noted = true;
+                        let cause = NoteCause::NotSuspended { has_command: false };
+                        let _ = emit(&LockNote { key: self.request.key.clone(), cause });
+                    }
+                }
                 ended = &mut end_of_input => return ended.map(|()| (Exit::Yes, None)),
             }
         }

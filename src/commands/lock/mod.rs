@@ -25,9 +25,11 @@ use super::exit::Exit;
 use super::output::Emit;
 use super::process::context::LOCK_KEY;
 use super::process::signal::{Signal, Signals};
+use super::process::stdout;
 use super::session::Session;
 use crate::client::lock::LockEvent;
 use crate::client::{Client, Error, Outcome, Reconnect};
+use crate::clock;
 use crate::protocol::{ErrorReply, Key, Timestamp, Value};
 use crate::random;
 pub use background::BackgroundLock;
@@ -38,6 +40,7 @@ pub use lease::Released;
 use lease::{Claim, Lease, LeaseEvent};
 use record::{LockHeld, LockNote, LockWaiting, NoteCause};
 use request::{LockRequest, LockUsage, StopOptions};
+use sleep::sleep_until_some;
 use timing::{Stop, TimingOptions};
 
 const USAGE: &str = "mqkv lock KEY [options] [-- CMD ARG...]";
@@ -53,7 +56,8 @@ Examples:
 
 Command:
 The command runs without a shell, in its own process group, with the standard streams of mqkv. Signals are forwarded to \
-it; Ctrl-Z does not stop it, because a suspended command would keep the lock from all others. Its environment contains MQKV_LOCK_KEY, MQKV_LOCK_HOLDER, MQKV_FENCING_TOKEN and MQKV_FENCING_TOKEN_FILE; the file \
+it; Ctrl-Z stops neither it nor mqkv: a suspended command would keep the lock from all others, a suspended mqkv would lose \
+it. Its environment contains MQKV_LOCK_KEY, MQKV_LOCK_HOLDER, MQKV_FENCING_TOKEN and MQKV_FENCING_TOKEN_FILE; the file \
 always has the newest token. When the command ends, the processes that are left in its group are ended and the lock is \
 released.
 
@@ -64,7 +68,7 @@ mqkv was suspended, it gets SIGKILL at once. A process may be suspended for long
 lease, so its writes need the fencing token: see `mqkv help locks`.
 
 Exit status:
-That of the command; without a command 0 at the end of input, 130 or 143 after a signal. 1 (or -E) if another client holds the lock, 125 if the lock was lost, 126 or 127 \
+That of the command; without a command 0 at the end of input, 128 and its number after a signal. 1 (or -E) if another client holds the lock, 125 if the lock was lost, 126 or 127 \
 if the command cannot be run.";
 
 /// Hold a lock while a command runs
@@ -85,7 +89,8 @@ pub struct LockArgs {
     renew: Option<Duration>,
     /// Time to wait for the lock
     ///
-    /// 0 tries once: if another client holds the lock, the exit status is 1.
+    /// 0 tries once: if another client holds the lock, the exit status is 1. The default
+    /// is the same in CI, so that jobs queue; without a terminal, a wait of 5 seconds is reported.
     #[arg(short, long, value_name = "0|DURATION|forever", default_value = "forever", value_parser = duration::parse_wait)]
     wait: duration::Wait,
     /// Exit status if the lock is held [default: 1]
@@ -177,7 +182,7 @@ async fn acquire(
     let holder = request.holder.clone().unwrap_or_else(|| client.connection_info().client_id.clone().into());
     let claim = Claim { key: request.key.clone(), holder: holder.clone(), options: request.timing.lease };
     let mut lease = Lease::claim(client.clone(), claim);
-    match wait_for_lock(&mut lease, signals, &request.key, &mut *emit).await {
+    match wait_for_lock(&mut lease, signals, request, &mut *emit).await {
         Wait::Acquired(token) => Ok(Acquired::Held { lease, holder, token }),
         Wait::GaveUp { unrenewed } => {
             lease.abandon().await;
@@ -279,12 +284,29 @@ enum Wait {
     Failed(CommandError),
 }
 
-async fn wait_for_lock(lease: &mut Lease, signals: &mut Signals, key: &Key, emit: Emit<'_>) -> Wait {
+async fn wait_for_lock(
+    lease: &mut Lease,
+    signals: &mut Signals,
+    request: &LockRequest,
+    emit: Emit<'_>,
+) -> Wait {
+    /// Longer than most locks are waited for.
+    const NOTE_AFTER: Duration = Duration::from_secs(5);
+    let key = &request.key;
     let mut last_unrenewed: Option<Duration> = None;
+    // A job of CI has no one who sees that it waits for ever, because the value is no lock.
+    let is_noted = request.timing.lease.wait.is_none() && !stdout::is_stderr_terminal();
+    let (mut held_by, mut note_at) = (Value::new(), None);
     loop {
         let event = tokio::select! {
             event = lease.next() => event,
             signal = signals.next() => return Wait::Signal(signal),
+            () = sleep_until_some(note_at) => {
+                note_at = None;
+                let cause = NoteCause::NoLimit { holder: held_by.clone() };
+                let _ = emit(&LockNote { key: key.clone(), cause });
+                continue;
+            }
         };
         match event {
             LeaseEvent::Lock(LockEvent::Acquired { token, .. }) => return Wait::Acquired(token),
@@ -292,6 +314,10 @@ async fn wait_for_lock(lease: &mut Lease, signals: &mut Signals, key: &Key, emit
             LeaseEvent::Lock(_) | LeaseEvent::Lost(_) => {}
             LeaseEvent::Held(HolderStatus { holder, unrenewed }) => {
                 last_unrenewed = unrenewed;
+                if is_noted && held_by.is_empty() {
+                    held_by = holder.clone();
+                    note_at = clock::boottime().checked_add(NOTE_AFTER);
+                }
                 // If standard error is closed, the message is lost, and waiting goes on.
                 let _ = emit(&LockWaiting { key: key.clone(), holder, unrenewed });
             }

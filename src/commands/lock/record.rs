@@ -77,8 +77,10 @@ pub enum NoteCause {
     TokenFile { cause: String },
     /// The store has not answered the first attempt to acquire the lock; more attempts follow.
     Unanswered { cause: String },
-    /// The command was suspended from the terminal (Ctrl-Z), and continues.
-    NotSuspended,
+    /// The wait for the lock has lasted a while, and has no limit.
+    NoLimit { holder: Value },
+    /// The command, or this process without one, was asked to suspend (Ctrl-Z), and continues.
+    NotSuspended { has_command: bool },
     /// The store has not confirmed the release.
     Unconfirmed {
         cause: String,
@@ -178,7 +180,8 @@ impl LockNote {
             NoteCause::Lost { .. } => "lock-lost",
             NoteCause::TokenFile { .. } => "token-file",
             NoteCause::Unanswered { .. } => "lock-unanswered",
-            NoteCause::NotSuspended => "lock-not-suspended",
+            NoteCause::NoLimit { .. } => "lock-wait-unlimited",
+            NoteCause::NotSuspended { .. } => "lock-not-suspended",
             NoteCause::Unconfirmed { .. } => "release-unconfirmed",
         }
     }
@@ -200,8 +203,13 @@ impl LockNote {
             NoteCause::Unanswered { cause } => {
                 format!("no answer, still waiting for {key}: {}", escape(cause.as_bytes()))
             }
-            NoteCause::NotSuspended => {
-                format!("the command continues after Ctrl-Z: it holds the lock {key}")
+            NoteCause::NoLimit { holder } => format!(
+                "still waiting for {key}, held by {}: the wait has no limit, and the value may be no lock",
+                escape(holder)
+            ),
+            NoteCause::NotSuspended { has_command } => {
+                let what = if *has_command { "the command" } else { "mqkv" };
+                format!("{what} continues after Ctrl-Z: it holds the lock {key}")
             }
             NoteCause::Unconfirmed { cause, ttl_ms } => format!(
                 "release of {key} not confirmed, it becomes free within {}: {}",
@@ -219,8 +227,13 @@ impl Record for LockNote {
 
     fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
         let mut rendered = warning(&self.message(), style);
-        if self.cause == NoteCause::NotSuspended {
-            rendered.stderr.push_str(&hint("Ctrl-C ends it", style).stderr);
+        let what_to_do = match self.cause {
+            NoteCause::NotSuspended { .. } => Some("Ctrl-C ends it"),
+            NoteCause::NoLimit { .. } => Some("-w 10m limits the wait"),
+            _ => None,
+        };
+        if let Some(text) = what_to_do {
+            rendered.stderr.push_str(&hint(text, style).stderr);
         }
         rendered
     }

@@ -5,13 +5,26 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use crate::clock;
+use crate::commands::process::timer::Timer;
 
-/// The longest sleep at once. The runtime's timers stand still while the machine is suspended, so this is how late the
-/// end of a suspension is noticed.
+/// The longest sleep without a timer of the system. The runtime's timers stand still while the machine is suspended, so
+/// this is how late the end of a suspension is noticed.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// Sleeps until an instant of [`clock::boottime`]; without one, for ever.
+pub async fn sleep_until_some(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
 
 /// Sleeps until an instant of [`clock::boottime`].
 pub async fn sleep_until(due: Instant) {
+    // It ends at once when the machine wakes, before a command has run for long without its lock.
+    if let Ok(timer) = Timer::new() {
+        let _ = timer.sleep(due.saturating_duration_since(clock::boottime())).await;
+    }
     sleep_until_by(due, clock::boottime).await;
 }
 

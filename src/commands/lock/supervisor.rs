@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::lease::{Lease, LeaseEvent, LockLoss};
 use super::record::{LockNote, NoteCause};
 use super::request::StopOptions;
-use super::sleep::sleep_until;
+use super::sleep::sleep_until_some;
 use super::token_file::TokenFile;
 use crate::client::lock::{LockEvent, LossReason};
 use crate::clock;
@@ -86,18 +86,18 @@ impl Supervisor<'_> {
                         group.resume();
                         if !is_suspension_noted && stdout::stderr_has_room() {
                             is_suspension_noted = true;
-                            self.note(emit, NoteCause::NotSuspended);
+                            self.note(emit, NoteCause::NotSuspended { has_command: true });
                         }
                     }
                     GroupChange::Gone => break,
                 },
                 signal = self.signals.next() => group.signal(signal),
-                () = at(kill_at) => {
+                () = sleep_until_some(kill_at) => {
                     group.kill();
                     kill_at = None;
                     killed_by = Some(after(GONE_AFTER_KILL));
                 }
-                () = at(killed_by), if ended.is_some() => break,
+                () = sleep_until_some(killed_by), if ended.is_some() => break,
             }
         }
         if let Some(CommandError { message: cause, .. }) = self.token_file.error() {
@@ -134,11 +134,4 @@ pub fn loss(event: LeaseEvent) -> LockLoss {
 
 fn wait_error(error: std::io::Error) -> CommandError {
     CommandError::new(Kind::Bug, format!("cannot wait for the command: {error}"))
-}
-
-async fn at(when: Option<Instant>) {
-    match when {
-        Some(when) => sleep_until(when).await,
-        None => std::future::pending().await,
-    }
 }

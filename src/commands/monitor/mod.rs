@@ -102,7 +102,6 @@ pub struct MonitorArgs {
 }
 
 /// What a monitor waits for.
-#[expect(clippy::large_enum_variant, reason = "there is one at a time, on the stack")]
 enum Wakeup {
     Stop(StopReason),
     Subscription(Result<SubscriptionEvent, Error>),

@@ -7,14 +7,14 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal as Number, killpg};
+use nix::sys::signal::{Signal as Number, killpg};
 use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::wait::WaitPidFlag;
 use nix::unistd::{Pid, getpgrp, getpid, getppid, tcgetpgrp, tcsetpgrp};
 use tokio::signal::unix::{self, SignalKind};
 
-use super::job_control::stop_this_job;
-use super::signal::{Signal, is_ignored};
+use super::job_control::{BackgroundStops, stop_this_job, stop_this_process};
+use super::signal::{Signal, Signals, is_ignored};
 use crate::commands::error::{CommandError, Kind};
 
 /// Returns whether a shell that ended with this exit code could run its command.
@@ -29,11 +29,17 @@ pub struct Group {
     leader: Child,
     id: Pid,
     child_signals: unix::Signal,
+    /// Signals of the terminal that are for the command as well: SIGTSTP and SIGWINCH.
+    job_signals: Signals,
+    /// This process has received SIGTSTP.
+    is_asked_to_stop: bool,
     /// The command is stopped until it can have the terminal: it used it while in the background, or was suspended.
     wants_terminal: bool,
     status: Option<u8>,
     gone: bool,
     terminal: Option<LentTerminal>,
+    /// Dropped last: the terminal is taken back from the background.
+    _background_stops: BackgroundStops,
 }
 
 /// A change of a process group.
@@ -41,7 +47,7 @@ pub struct Group {
 pub enum GroupChange {
     /// The command has ended with this status, 128 plus the signal's number if a signal ended it. Returned once.
     Ended(u8),
-    /// The command was suspended from the terminal (Ctrl-Z).
+    /// The command was suspended by SIGTSTP (Ctrl-Z), or this process was asked to suspend itself and the command.
     Suspended,
     /// The command has ended, and no process is left in its group. The last change.
     Gone,
@@ -69,9 +75,12 @@ impl Group {
         command.envs(variables.iter().map(|(name, value)| (*name, value)));
         let terminal = LentTerminal::in_foreground();
         prepare(&mut command, terminal.is_some());
-        adopt_orphans();
-        let spawned = unix::signal(SignalKind::child()).and_then(|signals| Ok((signals, command.spawn()?)));
-        let (child_signals, leader) = spawned.map_err(|error| {
+        let background_stops = BackgroundStops::ignore();
+        let spawned = unix::signal(SignalKind::child()).and_then(|signals| {
+            let job_signals = Signals::of([Signal::SUSPEND, Signal::WINDOW_CHANGE])?;
+            Ok((signals, job_signals, command.spawn()?))
+        });
+        let (child_signals, job_signals, leader) = spawned.map_err(|error| {
             // The child may have taken the foreground before exec failed.
             if terminal.is_some() {
                 let _ = set_foreground(getpgrp());
@@ -79,7 +88,18 @@ impl Group {
             spawn_error(program, &error)
         })?;
         let id = Pid::from_raw(leader.id().cast_signed());
-        Ok(Self { leader, id, child_signals, wants_terminal: false, status: None, gone: false, terminal })
+        Ok(Self {
+            leader,
+            id,
+            child_signals,
+            job_signals,
+            is_asked_to_stop: false,
+            wants_terminal: false,
+            status: None,
+            gone: false,
+            terminal,
+            _background_stops: background_stops,
+        })
     }
 
     /// Returns the next change. Cancel-safe.
@@ -95,12 +115,20 @@ impl Group {
             let interval = if self.status.is_some() { GONE_POLL } else { FOREGROUND_POLL };
             tokio::select! {
                 _ = self.child_signals.recv() => {}
+                signal = self.job_signals.next() => match signal {
+                    Signal::SUSPEND => {
+                        self.is_asked_to_stop = true;
+                        return Ok(GroupChange::Suspended);
+                    }
+                    signal => self.send(signal),
+                },
                 () = tokio::time::sleep(interval), if self.status.is_some() || self.wants_terminal => {}
             }
         }
     }
 
     fn poll(&mut self) -> io::Result<Option<GroupChange>> {
+        reap_orphans(self.id);
         if self.status.is_none() {
             if let Some(status) = self.leader.try_wait()? {
                 let code = shell_status(status);
@@ -114,25 +142,30 @@ impl Group {
             // SIGSTOP is left alone: it was sent on purpose, as with `kill -STOP`.
             return Ok((stopped == Some(Number::SIGTSTP)).then_some(GroupChange::Suspended));
         }
-        self.gone = self.gone || is_gone(self.id);
+        self.gone = self.gone || killpg(self.id, None) == Err(Errno::ESRCH);
         Ok(self.gone.then_some(GroupChange::Gone))
     }
 
     /// Sends a signal to the whole group, and continues stopped members so that they receive it.
     pub fn signal(&self, signal: Signal) {
-        self.send(signal.number());
+        self.send(signal);
         self.resume();
     }
 
     /// Continues stopped members of the group.
     pub fn resume(&self) {
-        self.send(Number::SIGCONT);
+        self.send(Signal::CONTINUE);
     }
 
     /// Stops this process too, so that its shell takes the terminal. When the shell has continued this process in the
     /// foreground, the command gets the terminal and continues. Without job control it continues at once.
     pub fn suspend(&mut self) {
-        if self.terminal.is_some() && !is_ignored(SignalKind::from_raw(Number::SIGTSTP as i32)) {
+        if std::mem::take(&mut self.is_asked_to_stop) {
+            // Its stop is not waited for: a shell that starts a program does not stop while that one is stopped. The other
+            // processes of the job have received the signal too, if it came from the terminal.
+            self.send(Signal::SUSPEND);
+            stop_this_process();
+        } else if self.terminal.is_some() && !is_ignored(Signal::SUSPEND) {
             stop_this_job();
         }
         if self.terminal.is_some() && tcgetpgrp(io::stdin()) != Ok(self.id) {
@@ -144,7 +177,7 @@ impl Group {
 
     /// Kills the whole group.
     pub fn kill(&self) {
-        self.send(Number::SIGKILL);
+        self.send(Signal::Other(Number::SIGKILL as i32));
     }
 
     /// Leaves the processes running that are left in the group, after the command has ended.
@@ -152,10 +185,10 @@ impl Group {
         self.gone = true;
     }
 
-    fn send(&self, number: Number) {
+    fn send(&self, signal: Signal) {
         if !self.gone {
             // Fails if the last member has ended meanwhile.
-            let _ = killpg(self.id, number);
+            let _ = signal.send_to_group(self.id);
         }
     }
 
@@ -201,24 +234,10 @@ fn shell_status(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
 
-/// Returns whether no process is left in the group. Waits for the members that this process has adopted.
-fn is_gone(group: Pid) -> bool {
-    // A negative id stands for the group.
-    let members = Pid::from_raw(group.as_raw().saturating_neg());
-    loop {
-        match waitpid(members, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::StillAlive) => return false,
-            // nix returns `EINVAL` for a member that was ended by a real-time signal; it has been waited for all the same.
-            Ok(_) | Err(Errno::EINTR | Errno::EINVAL) => {}
-            Err(_) => return killpg(group, None) == Err(Errno::ESRCH),
-        }
-    }
-}
-
 /// Returns the signal that has stopped a process since the last call.
 #[cfg(target_os = "linux")]
 fn stopped_by(id: Pid) -> Option<Number> {
-    use nix::sys::wait::{Id, waitid};
+    use nix::sys::wait::{Id, WaitStatus, waitid};
     match waitid(Id::Pid(id), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG) {
         Ok(WaitStatus::Stopped(_, number)) => Some(number),
         _ => None,
@@ -230,11 +249,38 @@ fn stopped_by(_: Pid) -> Option<Number> {
     None
 }
 
-/// Makes this process the parent of the command's orphans. In a container, process 1 may never wait for them.
-fn adopt_orphans() {
+/// Makes this process the parent of the orphans of its commands; a [`Group`] waits for them. In a container, process 1 may
+/// never do so. For a verb whose only child is the leader of a group: the exit status of another one would be lost.
+pub fn adopt_orphans() {
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_child_subreaper(true);
 }
+
+/// Waits for the adopted orphans that have ended, so that they do not stay as zombies.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "nix has no type for a process that a real-time signal has ended")]
+fn reap_orphans(leader: Pid) {
+    use nix::libc;
+    if !nix::sys::prctl::get_child_subreaper().unwrap_or(false) {
+        return;
+    }
+    loop {
+        // SAFETY: all-zero is a valid `siginfo_t`.
+        let mut ended: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: the pointer is valid.
+        let result = unsafe { libc::waitid(libc::P_ALL, 0, &raw mut ended, options) };
+        // SAFETY: waitid has filled in the id of a child; 0 if none has ended.
+        let id = Pid::from_raw(unsafe { ended.si_pid() });
+        if result != 0 || id.as_raw() == 0 || id == leader {
+            return;
+        }
+        let _ = nix::sys::wait::waitpid(id, Some(WaitPidFlag::WNOHANG));
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn reap_orphans(_: Pid) {}
 
 #[expect(unsafe_code, reason = "no safe function runs code between fork and exec")]
 fn prepare(command: &mut Command, foreground: bool) {
@@ -245,6 +291,7 @@ fn prepare(command: &mut Command, foreground: bool) {
             // If this fails the command runs in the background, which is better than not at all.
             let _ = set_foreground(getpid());
         }
+        BackgroundStops::restore_defaults();
         Ok(())
     };
     // SAFETY: the closure makes only async-signal-safe system calls; it does not allocate and takes no lock.
@@ -263,15 +310,9 @@ fn die_with_parent(_: Pid) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts a group into the foreground of the terminal at standard input; works from the background too.
+/// Puts a group into the foreground of the terminal at standard input. In the background this needs [`BackgroundStops`].
 fn set_foreground(group: Pid) -> nix::Result<()> {
-    let mut ttou = SigSet::empty();
-    ttou.add(Number::SIGTTOU);
-    // The system sends SIGTTOU to a process in the background that does this, which would stop it.
-    let before = ttou.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
-    let result = tcsetpgrp(io::stdin(), group);
-    before.thread_set_mask()?;
-    result
+    tcsetpgrp(io::stdin(), group)
 }
 
 /// The terminal at standard input, while a child has its foreground.

@@ -9,7 +9,7 @@ use nix::sys::termios::{
 use nix::unistd::getpgrp;
 use tokio::signal::unix::{self, SignalKind};
 
-use super::signal::is_ignored;
+use super::signal::{self, is_ignored};
 
 /// A request of the shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +30,10 @@ pub struct JobSignals {
 impl JobSignals {
     /// Receives the signals. Returns None if the parent process ignores SIGTSTP: then it has no job control.
     pub fn new() -> io::Result<Option<Self>> {
-        let stop = SignalKind::from_raw(Signal::SIGTSTP as i32);
-        if is_ignored(stop) {
+        if is_ignored(signal::Signal::SUSPEND) {
             return Ok(None);
         }
+        let stop = SignalKind::from_raw(Signal::SIGTSTP as i32);
         let continues = unix::signal(SignalKind::from_raw(Signal::SIGCONT as i32))?;
         Ok(Some(Self { stops: unix::signal(stop)?, continues }))
     }
@@ -49,18 +49,62 @@ impl JobSignals {
 
 /// Stops the group of this process as Ctrl-Z does, and returns when it continues: a shell sees that its job has stopped also if that is
 /// `make` or a script which runs this process. Without a shell that could continue it, the system does not stop it.
-#[expect(unsafe_code, reason = "nix has no safe function that sets a signal's action")]
 pub fn stop_this_job() {
-    let action = |handler| SigAction::new(handler, SaFlags::empty(), SigSet::empty());
-    // SAFETY: no handler is installed, one is removed.
-    let Ok(handler) = (unsafe { sigaction(Signal::SIGTSTP, &action(SigHandler::SigIgn)) }) else { return };
+    let Ok(handler) = set(Signal::SIGTSTP, &action(SigHandler::SigIgn)) else { return };
     let _ = killpg(getpgrp(), Signal::SIGTSTP);
-    // SAFETY: no handler is installed.
-    let _ = unsafe { sigaction(Signal::SIGTSTP, &action(SigHandler::SigDfl)) };
+    let _ = set(Signal::SIGTSTP, &handler);
+    stop_this_process();
+}
+
+/// Stops this process as Ctrl-Z does, and returns when it continues.
+pub fn stop_this_process() {
+    let Ok(handler) = set(Signal::SIGTSTP, &action(SigHandler::SigDfl)) else { return };
     // A signal to this thread takes effect before the call returns; one to the process might do so later.
     let _ = raise(Signal::SIGTSTP);
-    // SAFETY: the handler is the one that was installed before.
-    let _ = unsafe { sigaction(Signal::SIGTSTP, &handler) };
+    let _ = set(Signal::SIGTSTP, &handler);
+}
+
+/// Until this is dropped, the use of the terminal in the background does not stop this process (SIGTTIN, SIGTTOU): writes
+/// work, and reads fail.
+#[derive(Debug)]
+pub struct BackgroundStops {
+    /// The actions before.
+    saved: Vec<(Signal, SigAction)>,
+}
+
+impl BackgroundStops {
+    /// Ignores the signals.
+    #[must_use]
+    pub fn ignore() -> Self {
+        let ignore = |signal| Some((signal, set(signal, &action(SigHandler::SigIgn)).ok()?));
+        Self { saved: [Signal::SIGTTIN, Signal::SIGTTOU].into_iter().filter_map(ignore).collect() }
+    }
+
+    /// Restores the default actions in a new process, which would inherit that they are ignored.
+    pub fn restore_defaults() {
+        for signal in [Signal::SIGTTIN, Signal::SIGTTOU] {
+            let _ = set(signal, &action(SigHandler::SigDfl));
+        }
+    }
+}
+
+impl Drop for BackgroundStops {
+    fn drop(&mut self) {
+        for (signal, action) in &self.saved {
+            let _ = set(*signal, action);
+        }
+    }
+}
+
+fn action(handler: SigHandler) -> SigAction {
+    SigAction::new(handler, SaFlags::empty(), SigSet::empty())
+}
+
+/// Sets an action that was there before, or that is no handler. Returns the one before.
+#[expect(unsafe_code, reason = "nix has no safe function that sets a signal's action")]
+fn set(signal: Signal, action: &SigAction) -> nix::Result<SigAction> {
+    // SAFETY: no handler is installed, except one that was installed before.
+    unsafe { sigaction(signal, action) }
 }
 
 /// Returns whether the terminal of standard input delivers lines, as a shell leaves it, and not single keys.

@@ -1,18 +1,20 @@
-//! Signals that ask a process to end: received as a stream, sent to processes.
+//! Signals of a process: received as a stream, sent to processes.
 
 use std::fs;
 use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
 
-use nix::sys::signal::{SigHandler, SigSet, Signal as Number, kill, killpg};
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::signal::{SigHandler, SigSet, Signal as Number, kill, signal};
 use nix::unistd::{Pid, getpid};
 use tokio::signal::unix::{self, SignalKind};
 
 use crate::commands::error::{CommandError, Kind};
 use crate::commands::exit::Exit;
 
-/// A signal that asks a process to end.
+/// A signal of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// SIGINT: Ctrl-C.
@@ -23,10 +25,31 @@ pub enum Signal {
     Hangup,
     /// SIGQUIT.
     Quit,
+    /// Another signal, by its number.
+    Other(i32),
 }
 
 impl Signal {
-    const ALL: [Self; 4] = [Self::Interrupt, Self::Terminate, Self::Hangup, Self::Quit];
+    /// SIGTSTP: Ctrl-Z.
+    pub const SUSPEND: Self = Self::Other(Number::SIGTSTP as i32);
+    /// SIGCONT.
+    pub const CONTINUE: Self = Self::Other(Number::SIGCONT as i32);
+    /// SIGWINCH: the terminal has another size.
+    pub const WINDOW_CHANGE: Self = Self::Other(Number::SIGWINCH as i32);
+
+    /// Returns the signals that end a process without a handler. Not among them are SIGKILL, which has none, those of faults,
+    /// SIGPIPE, which the runtime ignores, and SIGXFSZ: a write beyond the limit fails with an error.
+    fn all() -> impl Iterator<Item = Self> {
+        use Number::{SIGALRM, SIGIO, SIGPROF, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU};
+        let requests = [Self::Interrupt, Self::Terminate, Self::Hangup, Self::Quit];
+        let others =
+            [SIGALRM, SIGIO, SIGPROF, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU].map(|number| number as i32);
+        #[cfg(target_os = "linux")]
+        let of_system = (libc::SIGRTMIN()..=libc::SIGRTMAX()).chain([libc::SIGPWR, libc::SIGSTKFLT]);
+        #[cfg(not(target_os = "linux"))]
+        let of_system = std::iter::empty();
+        requests.into_iter().chain(others.into_iter().chain(of_system).map(Self::Other))
+    }
 
     /// Returns how a verb ends that this signal has ended.
     #[must_use]
@@ -34,13 +57,16 @@ impl Signal {
         match self {
             Self::Interrupt => Exit::Failed(Kind::Interrupted),
             Self::Terminate => Exit::Failed(Kind::Terminated),
-            Self::Hangup => Exit::Child(129),
-            Self::Quit => Exit::Child(131),
+            signal => {
+                let code = signal.number().checked_add(128).and_then(|code| u8::try_from(code).ok());
+                // The numbers are below 128.
+                Exit::Child(code.unwrap_or(u8::MAX))
+            }
         }
     }
 
-    /// Returns the error of a write that this signal has ended before its answer; None for SIGHUP and SIGQUIT, which end
-    /// the process without a message.
+    /// Returns the error of a write that this signal has ended before its answer; None for signals that end the process
+    /// without a message.
     #[must_use]
     pub fn write_error(self) -> Option<CommandError> {
         match self {
@@ -50,7 +76,7 @@ impl Signal {
             Self::Terminate => {
                 Some(CommandError::new(Kind::Terminated, "interrupted before the answer: SIGTERM"))
             }
-            Self::Hangup | Self::Quit => None,
+            Self::Hangup | Self::Quit | Self::Other(_) => None,
         }
     }
 
@@ -66,36 +92,35 @@ impl Signal {
 
     /// Ends this process by the signal's default action, so that a waiting shell sees the signal: with an exit status
     /// instead, a loop in a script would go on.
-    #[expect(unsafe_code, reason = "nix has no safe function that sets a signal's action")]
+    #[expect(unsafe_code, reason = "nix has no function for real-time signals")]
     pub fn take_effect(self) {
         // SAFETY: no handler is installed, one is removed.
-        let _ = unsafe { nix::sys::signal::signal(self.number(), SigHandler::SigDfl) };
-        let _ = kill(getpid(), self.number());
+        unsafe { libc::signal(self.number(), libc::SIG_DFL) };
+        // SAFETY: the call has no preconditions.
+        let _ = unsafe { libc::kill(libc::getpid(), self.number()) };
     }
 
     /// Sends the signal to the process group that a child leads.
     pub fn send_to_group_of(self, leader: &tokio::process::Child) {
         // A child that has been waited for has no id any more.
         let id = leader.id().map(|id| Pid::from_raw(id.cast_signed()));
-        let _ = id.map(|id| killpg(id, self.number()));
+        let _ = id.map(|id| self.send_to_group(id));
     }
 
-    /// Returns the number of the system.
-    pub(super) fn number(self) -> Number {
-        match self {
-            Self::Interrupt => Number::SIGINT,
-            Self::Terminate => Number::SIGTERM,
-            Self::Hangup => Number::SIGHUP,
-            Self::Quit => Number::SIGQUIT,
-        }
+    /// Sends the signal to a process group.
+    #[expect(unsafe_code, reason = "nix has no function for real-time signals")]
+    pub(super) fn send_to_group(self, group: Pid) -> Result<(), Errno> {
+        // SAFETY: the call has no preconditions.
+        Errno::result(unsafe { libc::killpg(group.as_raw(), self.number()) }).map(drop)
     }
 
-    fn kind(self) -> SignalKind {
+    fn number(self) -> i32 {
         match self {
-            Self::Interrupt => SignalKind::interrupt(),
-            Self::Terminate => SignalKind::terminate(),
-            Self::Hangup => SignalKind::hangup(),
-            Self::Quit => SignalKind::quit(),
+            Self::Interrupt => Number::SIGINT as i32,
+            Self::Terminate => Number::SIGTERM as i32,
+            Self::Hangup => Number::SIGHUP as i32,
+            Self::Quit => Number::SIGQUIT as i32,
+            Self::Other(number) => number,
         }
     }
 }
@@ -110,9 +135,9 @@ pub fn interrupt_this_process() {
 #[expect(unsafe_code, reason = "nix has no safe function that sets a signal's action")]
 pub fn outlive_file_size_limit() {
     extern "C" fn do_nothing(_: i32) {}
-    if !is_ignored(SignalKind::from_raw(Number::SIGXFSZ as i32)) {
+    if !is_ignored(Signal::Other(Number::SIGXFSZ as i32)) {
         // SAFETY: the handler calls nothing.
-        let _ = unsafe { nix::sys::signal::signal(Number::SIGXFSZ, SigHandler::Handler(do_nothing)) };
+        let _ = unsafe { signal(Number::SIGXFSZ, SigHandler::Handler(do_nothing)) };
     }
 }
 
@@ -134,24 +159,28 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Receives all signals. Signals that the parent process ignores (`nohup`) stay ignored.
+    /// Receives all signals that end a process, faults excepted. Signals that the parent process ignores (`nohup`) stay
+    /// ignored.
     pub fn new() -> io::Result<Self> {
-        Self::of(&Signal::ALL)
+        Self::of(Signal::all())
     }
 
     /// Receives SIGINT and SIGTERM. SIGHUP keeps its default action: without a terminal there is nothing to print to.
     pub fn of_requests() -> io::Result<Self> {
-        Self::of(&[Signal::Interrupt, Signal::Terminate])
+        Self::of([Signal::Interrupt, Signal::Terminate])
     }
 
-    /// Receives all signals except SIGHUP.
+    /// Receives all signals that end a process except SIGHUP.
     pub fn except_hangup() -> io::Result<Self> {
-        Self::of(&[Signal::Interrupt, Signal::Terminate, Signal::Quit])
+        Self::of(Signal::all().filter(|signal| *signal != Signal::Hangup))
     }
 
-    fn of(signals: &[Signal]) -> io::Result<Self> {
-        let received = signals.iter().copied().filter(|signal| !is_ignored(signal.kind()));
-        let streams = received.map(|signal| Ok((signal, unix::signal(signal.kind())?)));
+    /// Receives these signals, except those that the parent process ignores.
+    pub fn of(signals: impl IntoIterator<Item = Signal>) -> io::Result<Self> {
+        let ignored = ignored_mask();
+        let received = signals.into_iter().filter(|signal| !is_in(ignored, signal.number()));
+        let streams =
+            received.map(|signal| Ok((signal, unix::signal(SignalKind::from_raw(signal.number()))?)));
         Ok(Self { streams: streams.collect::<io::Result<_>>()? })
     }
 
@@ -189,13 +218,13 @@ impl Signals {
 pub fn ignore_keys() {
     for number in [Number::SIGINT, Number::SIGQUIT] {
         // SAFETY: no handler is installed.
-        let _ = unsafe { nix::sys::signal::signal(number, SigHandler::SigIgn) };
+        let _ = unsafe { signal(number, SigHandler::SigIgn) };
     }
 }
 
 /// Returns whether this process ignores a signal, as its parent has set.
-pub(super) fn is_ignored(kind: SignalKind) -> bool {
-    is_in(ignored_mask(), kind)
+pub(super) fn is_ignored(signal: Signal) -> bool {
+    is_in(ignored_mask(), signal.number())
 }
 
 /// Returns the signals that this process ignores, one bit each; 0 on a system without `/proc`.
@@ -205,8 +234,8 @@ fn ignored_mask() -> u64 {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-fn is_in(mask: u64, kind: SignalKind) -> bool {
-    let bit = u32::try_from(kind.as_raw_value()).ok().and_then(|number| number.checked_sub(1));
+fn is_in(mask: u64, number: i32) -> bool {
+    let bit = u32::try_from(number).ok().and_then(|number| number.checked_sub(1));
     bit.and_then(|bit| 1u64.checked_shl(bit)).is_some_and(|bit| mask & bit != 0)
 }
 
@@ -216,8 +245,8 @@ mod tests {
 
     #[test]
     fn the_mask_counts_signals_from_one() {
-        assert!(is_in(0b1, SignalKind::hangup()));
-        assert!(is_in(0b10, SignalKind::interrupt()));
-        assert!(!is_in(0b10, SignalKind::terminate()));
+        assert!(is_in(0b1, libc::SIGHUP));
+        assert!(is_in(0b10, libc::SIGINT));
+        assert!(!is_in(0b10, libc::SIGTERM));
     }
 }

@@ -1,7 +1,7 @@
 //! Standard output and standard error: their size, and whether a write would block or its reader is gone.
 
 use std::future::pending;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -40,6 +40,11 @@ pub fn rows() -> Option<usize> {
 #[must_use]
 pub fn stderr_columns() -> Option<usize> {
     columns_of(io::stderr())
+}
+
+#[must_use]
+pub fn is_stderr_terminal() -> bool {
+    io::stderr().is_terminal()
 }
 
 /// Returns whether a line can be written to standard error without waiting: a terminal may be stopped (Ctrl-S), and the

@@ -1,4 +1,4 @@
-//! A timer that is more exact than the runtime's, which counts whole milliseconds.
+//! A timer that is more exact than the runtime's, which counts whole milliseconds, and runs while the machine is suspended.
 
 #[cfg(target_os = "linux")]
 pub use linux::Timer;
@@ -33,7 +33,7 @@ mod linux {
         #[expect(deprecated, reason = "its successor is unsafe; the timer owns its descriptor")]
         pub fn new() -> io::Result<Self> {
             let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
-            let timer = Descriptor(TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?);
+            let timer = Descriptor(TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?);
             Ok(Self(AsyncFd::with_interest(timer, Interest::READABLE)?))
         }
 
