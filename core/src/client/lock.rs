@@ -231,6 +231,15 @@ impl Lock {
         }
     }
 
+    /// Renews a lock that is held now, not at the next regular time: this process was stopped, or the connection was
+    /// restored and the store may have been restarted.
+    pub fn renew_now(&mut self, now: Instant) {
+        if let State::Held { renew: Some(renew), .. } = &mut self.state {
+            *renew = now;
+        }
+        self.handle_timeout(now);
+    }
+
     fn is_too_late(&self, end: Instant, now: Instant) -> bool {
         end.saturating_duration_since(now) <= self.options.margin
     }

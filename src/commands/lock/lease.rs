@@ -3,15 +3,16 @@
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch as observe};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::holder_watch::{HolderStatus, HolderWatch, KeyEvent};
 use super::sleep::sleep_until;
 use crate::client::lock::{LeaseOptions, Lock, LockAction, LockEvent, LossReason, TryResult};
-use crate::client::{Client, DeleteOutcome, Error, Outcome, SetOptions, SetOutcome};
+use crate::client::{Client, ConnectionStatus, DeleteOutcome, Error, Outcome, SetOptions, SetOutcome};
 use crate::clock;
+use crate::commands::process::signal::{Signal, Signals};
 use crate::protocol::{Condition, ErrorReply, Key, Value};
 
 /// A lock to acquire and its holder.
@@ -83,7 +84,12 @@ impl Lease {
     pub fn claim(client: Client, claim: Claim) -> Self {
         let (sender, events) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel();
+        let mut connection = client.connection_status();
+        connection.mark_unchanged();
         let task = Task {
+            connection,
+            // The system continues a process without a handler too; the lease is looked at later then.
+            continued: Signals::of([Signal::CONTINUE]).unwrap_or_else(|_| Signals::none()),
             machine: Lock::new(claim.options, clock::boottime()),
             holder_watch: HolderWatch::new(client.clone(), claim.key.clone(), claim.options.ttl),
             attempt: None,
@@ -139,6 +145,8 @@ struct Attempt {
 
 struct Task {
     client: Client,
+    connection: observe::Receiver<ConnectionStatus>,
+    continued: Signals,
     claim: Claim,
     machine: Lock,
     holder_watch: HolderWatch,
@@ -165,6 +173,13 @@ impl Task {
                 stop = &mut stopped => return self.end(stop.unwrap_or(Stop { timeout: None })).await,
                 (sent, result) = answer(&mut self.attempt) => self.handle_answer(sent, result),
                 event = self.holder_watch.next() => self.handle_key_event(event),
+                // Another client may hold the lock after a stop of this process, or after a restart of the store.
+                _ = self.continued.next() => self.machine.renew_now(clock::boottime()),
+                Ok(()) = self.connection.changed() => {
+                    if *self.connection.borrow_and_update() == ConnectionStatus::Connected {
+                        self.machine.renew_now(clock::boottime());
+                    }
+                }
                 () = sleep_until(due.unwrap_or_else(clock::boottime)), if due.is_some() => {
                     self.machine.handle_timeout(clock::boottime());
                 }

@@ -242,6 +242,20 @@ fn a_holder_that_was_stopped_beyond_its_lease_loses_the_lock_at_once() {
 }
 
 #[test]
+fn a_lock_that_is_looked_at_is_renewed_at_once_or_lost_or_left_alone() {
+    let mut held = Bench::acquired();
+    held.lock.renew_now(held.at(1));
+    held.lock.renew_now(held.at(2));
+    assert_eq!(held.actions(), [LockAction::Try], "one renewal at a time");
+    let mut late = Bench::acquired();
+    late.lock.renew_now(late.at(TTL));
+    assert_eq!((late.actions(), late.events().len()), (vec![], 1));
+    let mut waiting = Bench::waiting(None);
+    waiting.lock.renew_now(waiting.at(1));
+    assert_eq!((waiting.actions(), waiting.events()), (vec![], vec![]));
+}
+
+#[test]
 fn a_response_older_than_the_lease_does_not_renew_it() {
     let mut bench = Bench::acquired();
     bench.advance(RENEW);
