@@ -4,6 +4,7 @@
 
 pub mod clock;
 pub mod exchange;
+pub mod files;
 pub mod ledger;
 pub mod mqtt;
 pub mod protocol;

@@ -95,7 +95,9 @@ fn password_in(input: Secret, name: &str) -> Result<Secret, CommandError> {
         let message = format!("{name} has more than {PASSWORD_BYTES_MAX} bytes, the limit for a password");
         return Err(CommandError::usage(message));
     }
-    let password = input.first_line();
+    let password = input
+        .first_line()
+        .map_err(|error| CommandError::usage(format!("{name} {error}")).hint(error.hint()))?;
     match password.bytes() {
         [] => Err(CommandError::usage(format!("{name} contains no password"))),
         _ => Ok(password),

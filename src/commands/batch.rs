@@ -120,7 +120,7 @@ impl LineProcessor for Batch<'_> {
             let prepared = Call::set(key, value, self.session);
             return Ok(self.push(place, None, prepared));
         }
-        let Some((id, command)) = self.parse(content, place.line) else {
+        let Some((id, command)) = self.parse(content) else {
             return Ok(None);
         };
         let command = match command {
@@ -277,13 +277,12 @@ impl Batch<'_> {
     }
 
     /// Parses a line; None if it is empty or a comment.
-    fn parse(&mut self, content: Result<Bytes, CommandError>, line: u64) -> Option<ParsedLine> {
+    fn parse(&mut self, content: Result<Bytes, CommandError>) -> Option<ParsedLine> {
         let content = match content {
             Ok(content) => content,
             Err(error) => return Some((None, Err(error))),
         };
-        let mark = if line == 1 { BYTE_ORDER_MARK } else { b"" };
-        let content = content.strip_prefix(mark).unwrap_or(&content);
+        let content = &content;
         let is_lines = self.format == LineFormat::Lines;
         let (id, command) = match self.format {
             LineFormat::Jsonl if content.trim_ascii().is_empty() => return None,
@@ -301,9 +300,6 @@ impl Batch<'_> {
         Some((id, command.map_err(|error| if is_lines { with_format(content, error) } else { error })))
     }
 }
-
-/// Editors on Windows write it at the beginning of a text file.
-const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 fn check_mode(command: Command, line: &[u8]) -> Result<Command, CommandError> {
     match command.batch_mode() {

@@ -45,10 +45,12 @@ out keys that are not UTF-8, and do not report it: export such keys with --keys-
 
 Consistency:
 Values are read one by one, with up to --inflight requests in flight; the export is not a snapshot of one moment. A key \
-that is deleted meanwhile is left out. The number of such keys is printed on standard error; they are no error.
+that is deleted meanwhile, or that only the list of --keys-from has, is left out. The number of such keys is printed on standard error; \
+they are no error.
 
 Input:
---keys-from reads keys as `mqkv keys` prints them, one per line; with -0, each key ends with a NUL byte.
+--keys-from reads keys as `mqkv keys` prints them, one per line. Blanks at the end of a line belong to the key. With -0, each key \
+ends with a NUL byte, and all other bytes belong to it, also those of a byte order mark.
 
 Exit status:
 74 if the output cannot be written, for example because the disk is full. Lines are never cut off.";
@@ -96,8 +98,10 @@ struct ExportedKey {
 struct Exported {
     /// Keys that were printed.
     keys: u64,
-    /// Keys that were deleted before their value was read.
+    /// Keys that were deleted before their value was read, or that are in the list only.
     missing: u64,
+    #[serde(skip)]
+    is_from_list: bool,
 }
 
 pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
@@ -114,7 +118,7 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
         Some(lines) => KeySource::Lines { lines, null: args.null, bytes_read: &bytes_read },
         None => KeySource::Pages { pages: Pages::request(client, pattern), ready: VecDeque::new() },
     };
-    let mut summary = Exported::default();
+    let mut summary = Exported { is_from_list: args.keys_from.is_some(), ..Exported::default() };
     let handle = |answer: Option<(Key, _)>| {
         let Some((key, response)) = answer else {
             let text = &format_args!("{} keys", summary.keys);
@@ -132,7 +136,7 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
     };
     pipeline::for_all(args.inflight, client, keys, handle).await?;
     emit(&summary)?;
-    if let Some(hint) = hint.filter(|_| summary == Exported::default()) {
+    if let Some(hint) = hint.filter(|_| (summary.keys, summary.missing) == (0, 0)) {
         emit(&Hint(hint))?;
     }
     Ok(Exit::Yes)
@@ -155,10 +159,11 @@ impl Record for Exported {
     }
 
     fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
+        let cause = if self.is_from_list { "not found" } else { "deleted meanwhile" };
         let missing = match self.missing {
             0 => String::new(),
-            1 => "; 1 key was deleted meanwhile".to_owned(),
-            missing => format!("; {missing} keys were deleted meanwhile"),
+            1 => format!("; 1 key was {cause}"),
+            missing => format!("; {missing} keys were {cause}"),
         };
         notice(&format!("exported {}{missing} (without times to live)", counted(self.keys, "key")), style)
     }
@@ -276,14 +281,11 @@ mod tests {
     #[test]
     fn the_summary_goes_to_standard_error() {
         let text = |style: &Style| {
-            let (stdout, stderr) = shown(&Exported { keys: 2, missing: 1 }, style);
+            let (stdout, stderr) = shown(&Exported { keys: 2, missing: 1, is_from_list: true }, style);
             assert_eq!(stdout, "");
             stderr
         };
-        assert_eq!(
-            text(&Style::LINES),
-            "exported 2 keys; 1 key was deleted meanwhile (without times to live)\n"
-        );
+        assert_eq!(text(&Style::LINES), "exported 2 keys; 1 key was not found (without times to live)\n");
         assert_eq!(text(&Style::JSON), "{\"v\":1,\"op\":\"export\",\"keys\":2,\"missing\":1}\n");
         assert_eq!(text(&Style::QUIET), "");
     }

@@ -331,7 +331,7 @@ fn a_key_that_is_deleted_during_an_export_is_left_out() {
         "--- stdout\n\
          {\"v\":1,\"op\":\"export\",\"key\":\"a\",\"value\":\"1\",\"encoding\":\"utf-8\",\"version\":\"VERSION\"}\n\
          {\"v\":1,\"op\":\"export\",\"key\":\"b\",\"value\":\"2\",\"encoding\":\"utf-8\",\"version\":\"VERSION\"}\n\
-         --- stderr\nexported 2 keys; 1 key was deleted meanwhile (without times to live)\n\
+         --- stderr\nexported 2 keys; 1 key was not found (without times to live)\n\
          --- exit 0\n"
     );
     place.write("keys", "a\nC:\\temp\n");
@@ -641,4 +641,59 @@ fn keys_that_are_not_utf8_are_listed_exported_and_imported() {
     assert_eq!(place.run_at_with_input(&url, &["import", "-q"], &all), "--- exit 0\n");
     assert_eq!(place.bytes_at(&url, &["get", "--key-hex", "61ff0a"]), b"2");
     assert_eq!(run(&["keys", "--count"]), "--- stdout\n2\n--- exit 0\n");
+}
+
+/// Returns the text as editors and shells of other systems write it: with a byte order mark, in UTF-8 and in UTF-16.
+fn foreign(text: &str) -> [Vec<u8>; 2] {
+    let marked = format!("\u{FEFF}{}", text.replace('\n', "\r\n"));
+    let wide = marked.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    [marked.into_bytes(), wide]
+}
+
+#[test]
+fn text_of_other_systems_is_read_alike_by_all_verbs_and_no_first_line_is_lost() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let at = |words: &[&str], input: &[u8]| {
+        let url = server.url();
+        place.run_with_input(&[words, &["-b", &url]].concat(), input)
+    };
+    for (verb, text, shown) in [
+        ("batch", "set a 1\nset b 2", "--- exit 0\n"),
+        (
+            "import",
+            "{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":\"b\",\"value\":\"2\"}",
+            "--- stderr\nwrote 2 keys (with new versions)\n--- exit 0\n",
+        ),
+        (
+            "export --no-version --keys-from",
+            "a\nb",
+            "--- stdout\n{\"v\":1,\"op\":\"export\",\"key\":\"a\",\"value\":\"1\",\"encoding\":\"utf-8\"}\n\
+             {\"v\":1,\"op\":\"export\",\"key\":\"b\",\"value\":\"2\",\"encoding\":\"utf-8\"}\n--- stderr\nexported 2 keys",
+        ),
+    ] {
+        let [marked, wide] = foreign(text);
+        place.write("marked", &marked);
+        place.write("wide", &wide);
+        let words: Vec<&str> = verb.split(' ').collect();
+        for (file, input) in [("marked", &b""[..]), ("-", &marked)] {
+            let found = at(&[&words[..], &[file]].concat(), input);
+            assert!(found.starts_with(shown), "{verb} {file}: {found}");
+        }
+        for (file, name, input) in [("wide", "wide", &b""[..]), ("-", "standard input", &wide)] {
+            let found = at(&[&words[..], &[file]].concat(), input);
+            let expected = format!("{name}:1: the text is encoded in UTF-16; UTF-8 is required\n");
+            let hint = "hint: convert it: iconv -f UTF-16 -t UTF-8\n";
+            assert!(found.contains(&expected) && found.contains(hint), "{verb} {file}: {found}");
+            assert!(found.ends_with("--- exit 65\n"), "{verb} {file}: {found}");
+        }
+    }
+    // The bytes of a value are never changed.
+    for value in foreign("v\n") {
+        place.write("value", &value);
+        assert_eq!(at(&["set", "v", "-f", "value"], b""), "--- exit 0\n");
+        assert_eq!(place.bytes_at(&server.url(), &["get", "v"]), value);
+        assert_eq!(at(&["set", "v", "-"], &value), "--- exit 0\n");
+        assert_eq!(place.bytes_at(&server.url(), &["get", "v"]), value);
+    }
 }

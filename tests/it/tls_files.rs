@@ -22,6 +22,12 @@ fn served() -> (Place, Server) {
     place.write("sec1", include_str!("keys/sec1.pem"));
     place.write("password", format!("{PASSWORD}\n"));
     place.write("wrong", "another");
+    // As editors of other systems save them.
+    let marked = |text: &str| format!("\u{FEFF}{}", text.replace('\n', "\r\n"));
+    place.write("marked.pem", marked(&std::fs::read_to_string(place.path("me.pem")).unwrap()));
+    place.write("marked.key", marked(include_str!("keys/encrypted.pem")));
+    place.write("marked", marked(&format!("{PASSWORD}\n")));
+    place.write("wide", "-----BEGIN".encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>());
     place.write("empty", "");
     place.write("words", "no certificate at all\n");
     let der = base64::Engine::decode(&base64::prelude::BASE64_STANDARD, "MIIBkTCB+w==").unwrap();
@@ -44,6 +50,7 @@ fn a_private_key_is_read_in_each_format() {
         "-C me.pem -K pkcs8",
         "-C me.pem -K pkcs1",
         "-C me.pem -K encrypted -P password",
+        "-C marked.pem -K marked.key -P marked",
         // A password for an unencrypted key is ignored.
         "-C me.pem -K pkcs8 -P password",
         "-C curve.pem -K sec1",
@@ -63,6 +70,11 @@ fn an_invalid_file_is_reported_with_its_name() {
     for (options, message, hint) in [
         ("-T empty", "empty is empty", ""),
         ("-T words", "words contains no certificate", ""),
+        (
+            "-T wide",
+            "wide is encoded in UTF-16LE; UTF-8 is required",
+            "convert it: iconv -f UTF-16LE -t UTF-8",
+        ),
         (
             "-T pkcs8",
             "pkcs8 contains a key instead of a certificate",

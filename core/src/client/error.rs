@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::denial::Denial;
+use crate::files::text::EncodingError;
 use crate::net::io_error;
 pub(super) use crate::net::io_error::io_error_text;
 use crate::net::tls::TlsError;
@@ -90,6 +91,8 @@ pub enum CredentialError {
     Empty,
     /// The file has more than this number of bytes.
     TooLong(usize),
+    /// The text of the file cannot be read, or the broker would not know it.
+    Encoding(EncodingError),
 }
 
 /// The cause of a lost connection.
@@ -321,6 +324,7 @@ impl fmt::Display for Error {
             Self::Credentials { path, cause } => match cause {
                 CredentialError::Unreadable(cause) => write!(out, "cannot read {}: {cause}", path.display()),
                 CredentialError::Empty => write!(out, "{} is empty", path.display()),
+                CredentialError::Encoding(error) => write!(out, "{} {error}", path.display()),
                 CredentialError::TooLong(max) => {
                     write!(out, "{} is too long for a secret: more than {max} bytes", path.display())
                 }

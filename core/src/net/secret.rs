@@ -9,6 +9,8 @@ use std::path::Path;
 use nix::fcntl::OFlag;
 use zeroize::Zeroizing;
 
+use crate::files::text::{self, EncodingError};
+
 /// Size of the first buffer for a source of unknown length, such as a pipe.
 const PIPE_BYTES: usize = 4096;
 
@@ -79,11 +81,14 @@ impl Secret {
         Self::read(file, metadata.len(), bytes_max)
     }
 
-    /// Returns the first line without its line end: a password as it was typed or written to a file.
-    #[must_use]
-    pub fn first_line(&self) -> Self {
-        let line = self.bytes().split(|byte| *byte == b'\n').next().unwrap_or_default();
-        Self::new(line.strip_suffix(b"\r").unwrap_or(line).to_vec())
+    /// Returns the first line without byte order mark and line end: a password as it was typed or written to a file. Blanks at its
+    /// end belong to it.
+    ///
+    /// # Errors
+    /// The bytes are text in another encoding than UTF-8.
+    pub fn first_line(&self) -> Result<Self, EncodingError> {
+        let line = text::unmarked(self.bytes())?.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        Ok(Self::new(line.strip_suffix(b"\r").unwrap_or(line).to_vec()))
     }
 
     #[must_use]
@@ -150,9 +155,12 @@ mod tests {
 
     #[test]
     fn the_first_line_ends_before_its_line_end() {
-        for (text, line) in [("p", "p"), ("p\n", "p"), (" p \r\n", " p "), ("p\nq\n", "p"), ("", "")] {
+        for (text, line) in
+            [("p", "p"), ("p\n", "p"), (" p \r\n", " p "), ("p\nq\n", "p"), ("", ""), ("\u{FEFF}p\r\n", "p")]
+        {
             let secret = Secret::new(text.into());
-            assert_eq!(secret.first_line().bytes(), line.as_bytes(), "{text:?}");
+            assert_eq!(secret.first_line().unwrap().bytes(), line.as_bytes(), "{text:?}");
         }
+        assert!(Secret::new(b"\xFF\xFEp\0\n\0".to_vec()).first_line().is_err());
     }
 }

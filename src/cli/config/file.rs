@@ -9,6 +9,7 @@ use super::setting::{Setting, Settings};
 use super::value::PathBases;
 use crate::commands::similarity::closest;
 use crate::commands::{CommandError, Kind};
+use crate::files::text;
 
 /// Maximum size of the file in bytes, far above that of any real file.
 pub const BYTES_MAX: usize = 1024 * 1024;
@@ -214,11 +215,13 @@ pub fn wrong(path: &Path, line: usize, what: &str) -> CommandError {
 /// # Errors
 /// The text is not UTF-8, or its first syntax error.
 pub fn parse(path: &Path, text: &[u8]) -> Result<Vec<Node>, CommandError> {
+    let text = text::unmarked(text)
+        .map_err(|error| configuration(format!("{} {error}", path.display())).hint(error.hint()))?;
     let text = str::from_utf8(text).map_err(|error| {
         let lines = text.iter().take(error.valid_up_to()).filter(|byte| **byte == b'\n').count();
         wrong(path, lines.saturating_add(1), "invalid UTF-8")
     })?;
-    document::read(text.strip_prefix('\u{feff}').unwrap_or(text)).map_err(|error| of_syntax(path, &error))
+    document::read(text).map_err(|error| of_syntax(path, &error))
 }
 
 /// Returns the error message for a syntax error: with the line, unless it can contain a secret.

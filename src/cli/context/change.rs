@@ -35,7 +35,8 @@ impl<'a> Change<'a> {
         let bytes = at.read()?.unwrap_or_default();
         let file = File::read(&at.path, &bytes, variables.home.as_deref())?;
         // Lossless: `File::read` accepts UTF-8 only.
-        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let text = String::from_utf8_lossy(&bytes);
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned();
         Ok(Self { at, variables, text, file, _held: held })
     }
 

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::commands::error::{CommandError, Kind, Place};
 use crate::commands::session::Session;
+use crate::files::text;
 use crate::protocol::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 /// The maximum length of a line: the longest key and value in base64, and the rest of the record.
@@ -178,7 +179,7 @@ struct Splitter {
     chunk: Bytes,
     /// The beginning of a line that continues in the next read.
     line: Vec<u8>,
-    /// Whether a line was too long: it may have no end, so that nothing after it is read.
+    /// Whether nothing more is read: after a line that was too long, and may have no end, or of text in another encoding.
     is_over: bool,
 }
 
@@ -252,9 +253,22 @@ impl Splitter {
         self.bytes_read = self.bytes_read.saturating_add(bytes as u64);
     }
 
+    /// Returns the first line of a text without its byte order mark.
+    fn unmarked(&mut self, content: Bytes) -> Result<Bytes, CommandError> {
+        match text::unmarked(&content) {
+            Ok(text) => Ok(content.slice_ref(text)),
+            Err(error) => {
+                (self.chunk, self.is_over) = (Bytes::new(), true);
+                Err(CommandError::new(Kind::Data, format!("the text {error}")).hint(error.hint()))
+            }
+        }
+    }
+
     fn finish(&mut self, content: Bytes, is_cut_off: bool) -> Line {
         let place = Place { file: Arc::clone(&self.file), line: self.number };
-        let line = Line { place, content: Ok(content), is_cut_off, bytes_read: self.bytes_read };
+        let is_first = self.number == 1 && self.separator == b'\n';
+        let content = if is_first { self.unmarked(content) } else { Ok(content) };
+        let line = Line { place, content, is_cut_off, bytes_read: self.bytes_read };
         self.number = self.number.saturating_add(1);
         line
     }
@@ -270,7 +284,7 @@ mod tests {
         read_chunks(input, "x", |chunk| {
             found.extend(splitter.handle_chunk(chunk));
             found.extend(std::iter::from_fn(|| splitter.next()));
-            true
+            !splitter.is_over
         });
         found.extend(splitter.end());
         found
@@ -295,6 +309,21 @@ mod tests {
             assert_eq!(lines(b"one\n\nthree\r\nfo", capacity), expected, "{capacity}");
         }
         assert_eq!(lines(b"", 8), []);
+    }
+
+    #[test]
+    fn the_first_line_has_no_byte_order_mark_and_text_in_another_encoding_is_one_error() {
+        for capacity in [1, 2, 64] {
+            let expected = [(1, b"one".to_vec(), false, 7), (2, b"\xEF\xBB\xBFtwo".to_vec(), true, 13)];
+            assert_eq!(lines(b"\xEF\xBB\xBFone\n\xEF\xBB\xBFtwo", capacity), expected, "{capacity}");
+            assert_eq!(lines(b"\xEF\xBB\xBF\n", capacity), [(1, Vec::new(), false, 4)]);
+            for text in ["\u{FEFF}one\ntwo", "one\ntwo\n"] {
+                let utf_16: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+                let found = read(BufReader::with_capacity(capacity, &utf_16[..]));
+                let [Line { content: Err(error), .. }] = &found[..] else { panic!("{found:?}") };
+                assert!(error.message.starts_with("the text is encoded in UTF-16"), "{error:?}");
+            }
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use tokio::time::timeout;
 
 use super::secret_reader::{self, FileRead, SECRET_BYTES_MAX, SecretReader};
 use crate::client::error::{CredentialError, Error, io_error_text};
+use crate::files::text::{self, EncodingError};
 use crate::net::secret::Secret;
 
 /// How the client authenticates, in addition to its certificate.
@@ -63,23 +64,30 @@ impl Authentication {
                     None => None,
                     Some(PasswordSource::Given(password)) => Some(password.clone()),
                     Some(PasswordSource::File(path)) => {
-                        Some(read_secret_file(path, files, within, |bytes| bytes.first_line()).await?.secret)
+                        let read = read_secret_file(path, files, within, |bytes| bytes.first_line());
+                        Some(read.await?.secret)
                     }
                 };
                 Credentials::Password { username: username.clone(), password }
             }
             Self::ServiceAccountToken { file } => {
-                Credentials::Token(read_secret_file(file, files, within, |token| token).await?)
+                Credentials::Token(read_secret_file(file, files, within, checked_token).await?)
             }
         })
     }
+}
+
+/// Returns the token as it is. The broker knows none with a byte order mark.
+fn checked_token(token: Secret) -> Result<Secret, EncodingError> {
+    text::check_unmarked(token.bytes())?;
+    Ok(token)
 }
 
 async fn read_secret_file(
     path: &Path,
     files: &SecretReader,
     within: Duration,
-    extract: fn(Secret) -> Secret,
+    extract: fn(Secret) -> Result<Secret, EncodingError>,
 ) -> Result<FileRead, Error> {
     let failed = |cause| Error::Credentials { path: path.to_owned(), cause };
     let unreadable = |error: io::Error| failed(CredentialError::Unreadable(io_error_text(&error)));
@@ -95,7 +103,7 @@ async fn read_secret_file(
     if secret.bytes().len() > SECRET_BYTES_MAX {
         return Err(failed(CredentialError::TooLong(SECRET_BYTES_MAX)));
     }
-    let secret = extract(secret);
+    let secret = extract(secret).map_err(|error| failed(CredentialError::Encoding(error)))?;
     if secret.bytes().is_empty() {
         Err(failed(CredentialError::Empty))
     } else {
@@ -133,6 +141,10 @@ mod tests {
             (gone, "gone: no such file or directory"),
             (Authentication::ServiceAccountToken { file: folder.path().to_owned() }, "is a directory"),
             (file("empty", b""), "empty is empty"),
+            (
+                file("marked", b"\xEF\xBB\xBFt"),
+                "marked is encoded in UTF-8 with a byte order mark; UTF-8 is required",
+            ),
             (
                 file("long", &[b'x'; SECRET_BYTES_MAX + 1]),
                 "long is too long for a secret: more than 65535 bytes",

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
+use crate::files::text;
 use crate::net::detached::run_detached;
 use crate::net::secret::Secret;
 
@@ -84,7 +85,8 @@ pub(super) fn read_if_changed(path: &Path, last: FileStamp) -> Option<FileRead> 
         return None;
     }
     let found = read(path).ok()?;
-    let is_secret = (1..=SECRET_BYTES_MAX).contains(&found.secret.bytes().len());
+    let bytes = found.secret.bytes();
+    let is_secret = (1..=SECRET_BYTES_MAX).contains(&bytes.len()) && text::check_unmarked(bytes).is_ok();
     (is_secret && current()? == found.stamp).then_some(found)
 }
 

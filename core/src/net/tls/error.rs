@@ -67,7 +67,7 @@ pub enum TlsSetupError {
     Invalid {
         path: PathBuf,
         /// A predicate: it follows the path in the message.
-        what: &'static str,
+        what: String,
         /// A command to type, or an option to use.
         hint: Option<String>,
     },
@@ -234,9 +234,9 @@ fn words(identifier: &str) -> String {
 impl TlsSetupError {
     /// Returns an [`TlsSetupError::Invalid`]. `FILE` in the hint is replaced by the path, so that the hint can be typed as
     /// it is.
-    pub(super) fn invalid(path: &Path, what: &'static str, hint: Option<&str>) -> Self {
+    pub(super) fn invalid(path: &Path, what: &str, hint: Option<&str>) -> Self {
         let hint = hint.map(|hint| hint.replace("FILE", &path.display().to_string()));
-        Self::Invalid { path: path.to_owned(), what, hint }
+        Self::Invalid { path: path.to_owned(), what: what.to_owned(), hint }
     }
 
     /// Converts the error of a configuration with a certificate and a key that were read without error.

@@ -8,6 +8,7 @@ use tokio_rustls::rustls::pki_types::pem::{PemObject, SectionKind};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::error::TlsSetupError as Error;
+use crate::files::text::{self, EncodingError};
 use crate::net::certificate::Certificate;
 use crate::net::secret::Secret;
 
@@ -132,7 +133,7 @@ fn decrypt(path: &Path, der: &[u8], password: &[u8]) -> Result<PrivateKeyDer<'st
 
 /// Reads the password in the first line of a file.
 fn password_in(path: &Path) -> Result<Secret, Error> {
-    let password = read(path)?.first_line();
+    let password = read(path)?.first_line().map_err(|error| encoding_error(path, error))?;
     if password.bytes().is_empty() {
         Err(Error::invalid(path, "contains no password", None))
     } else {
@@ -167,9 +168,15 @@ fn relabeled(text: &[u8]) -> Secret {
 
 fn read(path: &Path) -> Result<Secret, Error> {
     let text = Secret::read_file(path, FILE_BYTES_MAX)
+fn encoding_error(path: &Path, error: EncodingError) -> Error {
+    Error::invalid(path, &error.to_string(), Some(&error.hint()))
+}
+
         .map_err(|error| Error::Unreadable { path: path.to_owned(), cause: error.to_string() })?;
     if text.bytes().len() > FILE_BYTES_MAX {
         return Err(Error::invalid(path, "is larger than 16 MiB", None));
     }
-    Ok(text)
+    // The PEM parser takes a line with a byte order mark for text between certificates.
+    let unmarked = text::unmarked(text.bytes()).map_err(|error| encoding_error(path, error))?;
+    Ok(Secret::new(unmarked.to_vec()))
 }

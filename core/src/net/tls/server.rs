@@ -163,7 +163,7 @@ impl fmt::Debug for ServerTls {
 /// Replaces the hint for an encrypted key: a server has no option for a key's password.
 fn hint_to_decrypt(error: TlsSetupError) -> TlsSetupError {
     match error {
-        TlsSetupError::Invalid { path, what: IS_ENCRYPTED, .. } => {
+        TlsSetupError::Invalid { path, what, .. } if what == IS_ENCRYPTED => {
             TlsSetupError::invalid(&path, IS_ENCRYPTED, Some("openssl pkey -in FILE -out FILE.plain"))
         }
         other => other,

@@ -13,6 +13,7 @@ use hashbrown::{DefaultHashBuilder, HashSet};
 use super::error::{AuthorizationError, RuleError};
 use super::policy::{Access, Policy};
 use crate::broker::{self, AccessControl, Peer, Principal};
+use crate::files::text;
 use crate::net::Secret;
 use crate::server::event::{Event, EventSink};
 use crate::store::authorization::KeyPermissions;
@@ -230,7 +231,8 @@ fn read(path: &Path, read: impl FnOnce(&Path) -> io::Result<Secret>) -> Result<P
     if bytes.bytes().len() > FILE_BYTES_MAX {
         return Err(whole("larger than 16 MiB"));
     }
-    let text = std::str::from_utf8(bytes.bytes()).map_err(|_| whole("not UTF-8"))?;
+    let bytes = text::unmarked(bytes.bytes()).map_err(|error| whole(&error.to_string()))?;
+    let text = std::str::from_utf8(bytes).map_err(|_| whole("not UTF-8"))?;
     Policy::parse(text).map_err(invalid)
 }
 
@@ -312,5 +314,10 @@ mod tests {
         assert!(error("gone").contains("No such file"));
         fs::write(home.path().join("latin"), b"rules: [\xE4]").unwrap();
         assert!(error("latin").ends_with("latin: not UTF-8"));
+        fs::write(home.path().join("wide"), b"\xFE\xFF\0r").unwrap();
+        assert!(error("wide").ends_with("wide: is encoded in UTF-16; UTF-8 is required"));
+        let marked = home.path().join("marked");
+        fs::write(&marked, format!("\u{FEFF}{}", rules("a", "t").replace('\n', "\r\n"))).unwrap();
+        assert_eq!(Authorizer::load(&marked).unwrap().len(), 1);
     }
 }

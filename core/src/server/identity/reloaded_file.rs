@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::error::{IdentityError, LineError};
+use crate::files::text;
 use crate::net::Secret;
 use crate::net::detached::start_detached;
 use crate::server::event::{Event, EventSink};
@@ -250,6 +251,7 @@ pub fn lines(bytes: &[u8]) -> Result<Vec<(usize, &str)>, LineError> {
             lines.push((number, line));
         }
     }
+    let bytes = text::unmarked(bytes).map_err(|error| (0, error.to_string()))?;
     Ok(lines)
 }
 

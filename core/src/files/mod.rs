@@ -1,0 +1,3 @@
+//! Files of users: the encoding of text, and writing that replaces a file as a whole.
+
+pub mod text;
