@@ -11,11 +11,14 @@ use crate::render::escape::escape;
 /// cannot change that.
 const MOUNTED: [&str; 2] = ["/var/run/secrets", "/run/secrets"];
 
-/// Returns a warning if other users than the owner can read or write the file.
+/// Returns a warning if other users than the owner can read or write the file. Root may let a group read its file: the one of a
+/// server.
 #[must_use]
 pub fn warning(file: &Path) -> Option<String> {
-    let mode = metadata(file)?.permissions().mode() & 0o777;
-    if mode & 0o077 == 0 {
+    let metadata = metadata(file)?;
+    let mode = metadata.permissions().mode() & 0o777;
+    let others = if metadata.uid() == 0 { 0o037 } else { 0o077 };
+    if mode & others == 0 {
         return None;
     }
     let file = escape(file.as_os_str().as_encoded_bytes());
@@ -165,10 +168,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("password");
         fs::write(&path, "x").unwrap();
-        for (mode, is_warned) in [(0o600, false), (0o400, false), (0o640, true), (0o604, true), (0o644, true)]
+        let is_root = user_id() == 0;
+        for (mode, is_warned) in
+            [(0o600, false), (0o400, false), (0o640, !is_root), (0o660, true), (0o604, true), (0o644, true)]
         {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             assert_eq!(warning(&path).is_some(), is_warned, "{mode:o}");
+        }
+        if is_root {
+            std::os::unix::fs::chown(&path, Some(54_321), Some(54_321)).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+            assert!(warning(&path).is_some(), "of another user");
         }
         assert_eq!(warning(Path::new("/var/run/secrets/tokens/none")), None);
         assert_eq!(warning(folder.path()), None, "not a file");

@@ -46,6 +46,25 @@ fn a_new_context_stores_exactly_the_options_that_were_typed() {
 }
 
 #[test]
+fn a_file_of_another_system_and_a_link_to_a_file_that_does_not_exist_are_changed() {
+    let place = Place::new();
+    write(&place, "\u{FEFF}# mine\r\n[context.lab]\r\nbroker = \"mqtt://lab\"\r\n");
+    assert_done(&place, &["context", "add", "own", "-b", "mqtt://own"]);
+    let listed = shown(&place, &["context", "ls"]);
+    assert_eq!(listed, "--- stdout\nlab\tmqtt://lab:1883\nown\tmqtt://own:1883\n--- exit 0\n");
+    assert!(file(&place).starts_with("# mine"), "{}", file(&place));
+    place.write(FILE, b"\xFF\xFE[\0");
+    let refused = shown(&place, &["context", "ls"]);
+    let words = "error: .config/mqkv/config.toml is encoded in UTF-16; UTF-8 is required\n";
+    let hint = "hint: convert it: iconv -f UTF-16 -t UTF-8\n";
+    assert_eq!(refused, format!("--- stderr\n{words}{hint}--- exit 78\n"));
+    fs::remove_file(place.path(FILE)).unwrap();
+    std::os::unix::fs::symlink("../../dotfile", place.path(FILE)).unwrap();
+    assert_done(&place, &["context", "add", "lab", "-b", "mqtt://lab"]);
+    assert!(place.path(FILE).is_symlink() && place.path("dotfile").is_file());
+}
+
+#[test]
 fn contexts_are_listed_selected_shown_and_removed() {
     let place = Place::new();
     let none = "--- stderr\nno contexts; add one with: mqkv context add NAME -b URL\n--- exit 0\n";

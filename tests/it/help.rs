@@ -79,7 +79,7 @@ fn shared_options_are_listed_once_and_serve_has_those_of_the_output_only() {
         assert!(place.run(&words).contains(rejected));
     }
     assert_eq!(of("serve"), place.run(&["help", "serve"]));
-    assert_eq!(options(&of("serve user add")), ["--password-file", "--ask-password"]);
+    assert_eq!(options(&of("serve user add")), ["--password-file", "--ask-password", "--force"]);
     assert!(of("serve").contains("\nOutput options: mqkv help options\n"));
     assert!(of("ping").contains("\nConnection and output options: mqkv help options\n"));
 }

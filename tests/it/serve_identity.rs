@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::thread::spawn;
+use std::thread::{self, spawn};
 
 use nix::sys::signal::Signal;
 
@@ -327,22 +327,61 @@ fn users_are_added_and_removed_while_the_server_runs() {
     let add = ["serve", "user", "add", "users", "bob"];
     assert_eq!(place.run_with_input(&add, b"p 1\nignored"), "--- stderr\nadded bob\n--- exit 0\n");
     assert_eq!(get(), "--- stderr\nerror: key not found: k\n--- exit 1\n");
-    assert_eq!(place.run_with_input(&add, b"p 2"), "--- stderr\nchanged the password of bob\n--- exit 0\n");
+    let hint = "mqkv serve user passwd FILE NAME changes the password";
+    let refused = format!("--- stderr\nerror: user exists: bob\nhint: {hint}\n--- exit 1\n");
+    assert_eq!(place.run_with_input(&add, b"p 2"), refused);
+    assert!(get().ends_with("--- exit 1\n"), "the password is the first one");
+    let passwd = ["serve", "user", "passwd", "users", "bob"];
+    assert_eq!(
+        place.run_with_input(&passwd, b"p 2"),
+        "--- stderr\nchanged the password of bob\n--- exit 0\n"
+    );
     assert!(get().ends_with("--- exit 77\n"));
+    let forced = place.run_with_input(&[&add[..], &["--force"]].concat(), b"p 1");
+    assert_eq!(forced, "--- stderr\nchanged the password of bob\n--- exit 0\n");
+    assert!(get().ends_with("--- exit 1\n"));
     assert_eq!(place.run(&["serve", "user", "ls", "users"]), "--- stdout\nann\nbob\n--- exit 0\n");
     let remove = ["serve", "user", "rm", "users", "bob"];
     assert_eq!(place.run(&remove), "--- stderr\nremoved bob\n--- exit 0\n");
-    assert_eq!(place.run(&remove), "--- stderr\nerror: user not found: bob\n--- exit 1\n");
+    for unknown in [&remove, &passwd] {
+        assert_eq!(place.run(unknown), "--- stderr\nerror: user not found: bob\n--- exit 1\n");
+    }
     let object = |fields: &str| format!("--- stdout\n{{\"v\":1,\"op\":\"user\",{fields}}}\n--- exit ");
     let shown = |words: &[&str]| place.run_with_input(&[&["-j", "serve", "user"], words].concat(), b"p 3");
     assert_eq!(shown(&["ls", "users"]), object("\"users\":[\"ann\"]") + "0\n");
-    for (verb, change, code) in
-        [("add", "added", 0), ("add", "changed", 0), ("rm", "removed", 0), ("rm", "unchanged", 1)]
-    {
+    for (verb, change, code) in [
+        ("add", "added", 0),
+        ("add --force", "changed", 0),
+        ("passwd", "changed", 0),
+        ("rm", "removed", 0),
+        ("rm", "unchanged", 1),
+        ("passwd", "unchanged", 1),
+    ] {
         let expected = object(&format!("\"user\":\"bob\",\"change\":\"{change}\""));
-        assert_eq!(shown(&[verb, "users", "bob"]), format!("{expected}{code}\n"));
+        let words = verb.split(' ').chain(["users", "bob"]).collect::<Vec<_>>();
+        assert_eq!(shown(&words), format!("{expected}{code}\n"), "{verb}");
     }
     assert_eq!(fs::metadata(place.path("users")).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn users_that_many_processes_add_at_the_same_time_are_all_added() {
+    let place = Place::new();
+    // What an earlier version has left when it was killed.
+    place.write("users.new", "");
+    std::os::unix::fs::symlink("folder/users", place.path("users")).unwrap();
+    fs::create_dir(place.path("folder")).unwrap();
+    let names: Vec<String> = (0..10).map(|number| format!("user{number}")).collect();
+    thread::scope(|scope| {
+        for name in &names {
+            let add = ["serve", "user", "add", "users", name, "-q"];
+            let place = &place;
+            scope.spawn(move || assert_eq!(place.run_with_input(&add, b"p"), "--- exit 0\n"));
+        }
+    });
+    let listed = place.run(&["serve", "user", "ls", "folder/users"]);
+    assert!(names.iter().all(|name| listed.contains(&format!("{name}\n"))), "{listed}");
+    assert_eq!(fs::read_dir(place.path("folder")).unwrap().count(), 1);
 }
 
 #[test]
@@ -389,14 +428,8 @@ fn invalid_files_are_reported_with_their_line() {
     let add = ["serve", "user", "add", "users", "bob"];
     let nonsense = error("line 2 of users has no hash in the PHC format", 78);
     assert_eq!(place.run_with_input(&add, b"x"), nonsense);
-    assert_eq!(place.run_with_input(&add, b""), error("standard input contains no password", 2));
-    place.write("fresh.new", "");
-    let shown = place.run_with_input(&["serve", "user", "add", "fresh", "bob"], b"x");
-    let words = "cannot create fresh.new: File exists (os error 17)";
-    assert_eq!(
-        shown,
-        error(&format!("{words}\nhint: remove fresh.new, if no other process changes the users"), 74)
-    );
+    let fresh = ["serve", "user", "add", "fresh", "bob"];
+    assert_eq!(place.run_with_input(&fresh, b""), error("standard input contains no password", 2));
 }
 
 #[test]
@@ -420,7 +453,7 @@ fn a_password_file_readable_by_others_causes_a_warning_unless_quiet_or_json() {
     let place = Place::new();
     place.write("password", "x");
     fs::set_permissions(place.path("password"), fs::Permissions::from_mode(0o644)).unwrap();
-    let add = ["serve", "user", "add", "users", "ann", "--password-file", "password"];
+    let add = ["serve", "user", "add", "users", "ann", "--force", "--password-file", "password"];
     let shown = |option| place.run(&[&add[..], option].concat());
     assert!(shown(&[]).starts_with("--- stderr\nwarning: password contains a secret, and other users"));
     assert_eq!(shown(&["-q"]), "--- exit 0\n");
@@ -441,7 +474,8 @@ fn with_password<'a>(port: u16, client_id: &'a str, user: &'a str, password: &'a
 fn a_hangup_disconnects_removed_users_changed_passwords_and_removed_tokens_only() {
     let place = place();
     let add = |user: &str, password: &[u8]| {
-        let shown = place.run_with_input(&["serve", "user", "add", "users", user, "-q"], password);
+        let add = ["serve", "user", "add", "users", user, "-q", "--force"];
+        let shown = place.run_with_input(&add, password);
         assert_eq!(shown, "--- exit 0\n");
     };
     add("bob", b"p b");

@@ -9,6 +9,7 @@ use super::file::{BYTES_MAX, File};
 use super::variables::{CONFIG, Variables};
 use crate::commands::process::file;
 use crate::commands::{CommandError, Kind};
+use crate::files::replace;
 
 /// Path of the configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,12 +79,10 @@ impl Location {
     /// Locks the file against changes by other processes until the guard is dropped.
     ///
     /// # Errors
-    /// The directory cannot be created.
-    pub fn hold(&self) -> Result<Option<fs::File>, CommandError> {
+    /// The directory cannot be created, or the file cannot be opened.
+    pub fn hold(&self) -> Result<fs::File, CommandError> {
         self.make_folder()?;
-        let folder = self.folder().and_then(|folder| fs::File::open(folder).ok());
-        // On a file system without locks the file can be changed without one.
-        Ok(folder.filter(|folder| folder.lock().is_ok()))
+        replace::lock(&self.path).map_err(|error| CommandError::file("lock", &self.path, &error))
     }
 
     /// Replaces the file atomically; a new one has mode 0600.

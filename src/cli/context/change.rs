@@ -25,7 +25,7 @@ struct Change<'a> {
     text: String,
     /// The content before the change.
     file: File,
-    _held: Option<fs::File>,
+    _held: fs::File,
 }
 
 impl<'a> Change<'a> {

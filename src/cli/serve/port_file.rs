@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::commands::CommandError;
+use crate::commands::process::file;
 
 /// The file with the port of the first listener. Dropping it removes the file or, if the server has not started, puts the earlier
 /// one back: that may be the file of a server that runs.
@@ -30,12 +31,8 @@ impl PortFile {
 
     /// Writes the port of the first listener. The file appears with its content, so that a reader can wait for the file.
     pub(super) fn write(&mut self, addresses: &[SocketAddr]) -> Result<(), CommandError> {
-        let failed = |error| CommandError::file("write", &self.path, &error);
         let content = format!("{}\n", addresses.first().map_or(0, SocketAddr::port));
-        let mut unfinished = self.path.as_os_str().to_owned();
-        unfinished.push(".new");
-        fs::write(&unfinished, &content).map_err(failed)?;
-        fs::rename(&unfinished, &self.path).map_err(failed)?;
+        file::write(&self.path, content.as_bytes())?;
         self.content = Some(content);
         Ok(())
     }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::cli::report::{self, Reporter, takes_warnings};
 use crate::cli::{file_permissions, password};
+use crate::commands::output::Hint;
 use crate::commands::process::signal::Signal;
 use crate::commands::process::stdin;
 use crate::commands::{CommandError, Exit, Kind};
@@ -21,6 +22,7 @@ Examples:
   mqkv serve user add users ann          asks for the password, twice
   mqkv serve user add users ann < FILE   reads the first line
   mqkv serve user add users ann --password-file FILE
+  mqkv serve user passwd users ann
   mqkv serve user ls users
   mqkv serve --users users
 
@@ -43,11 +45,16 @@ pub struct UserArgs {
 
 #[derive(Debug, Subcommand)]
 enum UserAction {
-    /// Add a user, or change the password of a user
+    /// Add a user
     ///
     /// The password is the first line of --password-file. Without that option it is asked for on the terminal; if standard
-    /// input is not a terminal, it is the first line of standard input. A new file is readable by its owner only.
+    /// input is not a terminal, it is the first line of standard input. A new file is readable by its owner only; an existing one
+    /// keeps its owner, group and permissions.
     Add(AddArgs),
+    /// Change the password of a user
+    ///
+    /// The password is read as by `add`.
+    Passwd(PasswordArgs),
     /// Remove a user
     Rm(UserName),
     /// List the users
@@ -60,6 +67,15 @@ enum UserAction {
 
 #[derive(Debug, Args)]
 struct AddArgs {
+    #[command(flatten)]
+    password: PasswordArgs,
+    /// Change the password if the user exists
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Debug, Args)]
+struct PasswordArgs {
     #[command(flatten)]
     user: UserName,
     /// File whose first line is the password
@@ -82,7 +98,7 @@ struct UserName {
     name: String,
 }
 
-/// The result of `add` and `rm`.
+/// The result of a verb that changes the file.
 #[derive(Debug, Serialize)]
 #[serde(tag = "op", rename = "user")]
 struct UserRecord {
@@ -97,8 +113,12 @@ enum UserChange {
     /// Has another password now.
     Changed,
     Removed,
-    /// There was no user to remove.
-    Unchanged,
+    /// There is a user whom `add` would have replaced.
+    #[serde(rename = "unchanged")]
+    Exists,
+    /// There is no such user.
+    #[serde(rename = "unchanged")]
+    NotFound,
 }
 
 /// The names of the users, in the order of the file.
@@ -117,30 +137,66 @@ pub fn run(
     reporter: &mut Reporter,
 ) -> Result<Exit, CommandError> {
     let (user, change) = match action {
-        UserAction::Add(AddArgs { user: UserName { file, name }, password_file, ask_password }) => {
-            let source = match password_file {
-                Some(file) => Some(Source::File(file)),
-                None => ask_password.then_some(Source::Terminal),
-            };
-            let password = match password_for(name, source, takes_warnings(&reporter.style()))? {
-                Ok(password) => password,
-                Err(signal) => return Ok(signal.exit()),
-            };
-            let was_there = UsersFile::new(file).add(name, &password)?;
-            (name, if was_there { UserChange::Changed } else { UserChange::Added })
-        }
+        UserAction::Add(AddArgs { password, force }) => match set(password, true, *force, reporter)? {
+            Ok(change) => (&password.user.name, change),
+            Err(signal) => return Ok(signal.exit()),
+        },
+        UserAction::Passwd(password) => match set(password, false, true, reporter)? {
+            Ok(change) => (&password.user.name, change),
+            Err(signal) => return Ok(signal.exit()),
+        },
         UserAction::Rm(UserName { file, name }) => {
             let was_there = UsersFile::new(file).remove(name)?;
-            (name, if was_there { UserChange::Removed } else { UserChange::Unchanged })
+            (name, if was_there { UserChange::Removed } else { UserChange::NotFound })
         }
         UserAction::Ls { file } => {
             reporter.put(&UserList { users: UsersFile::new(file).names()? })?;
             return Ok(Exit::Yes);
         }
     };
-    let exit = if matches!(change, UserChange::Unchanged) { Exit::No } else { Exit::Yes };
+    let (exit, hint) = match change {
+        UserChange::Exists => (Exit::No, Some("mqkv serve user passwd FILE NAME changes the password")),
+        UserChange::NotFound => (Exit::No, None),
+        UserChange::Added | UserChange::Changed | UserChange::Removed => (Exit::Yes, None),
+    };
     reporter.put(&UserRecord { user: user.clone(), change })?;
+    if let Some(hint) = hint {
+        reporter.put(&Hint(hint.to_owned()))?;
+    }
     Ok(exit)
+}
+
+/// Adds a user or changes its password, or returns the signal that arrived instead of the password.
+fn set(
+    PasswordArgs { user: UserName { file, name }, password_file, ask_password }: &PasswordArgs,
+    may_add: bool,
+    may_change: bool,
+    reporter: &Reporter,
+) -> Result<Result<UserChange, Signal>, CommandError> {
+    let users = UsersFile::new(file);
+    // Before a password is typed in vain. The file can change until it is known, so this is not the only check.
+    match users.contains(name)? {
+        true if !may_change => return Ok(Ok(UserChange::Exists)),
+        false if !may_add => return Ok(Ok(UserChange::NotFound)),
+        _ => {}
+    }
+    let source = match password_file {
+        Some(file) => Some(Source::File(file)),
+        None => ask_password.then_some(Source::Terminal),
+    };
+    let password = match password_for(name, source, takes_warnings(&reporter.style()))? {
+        Ok(password) => password,
+        Err(signal) => return Ok(Err(signal)),
+    };
+    Ok(Ok(if may_add && users.add(name, &password)? {
+        UserChange::Added
+    } else if may_change && users.set_password(name, &password)? {
+        UserChange::Changed
+    } else if may_add {
+        UserChange::Exists
+    } else {
+        UserChange::NotFound
+    }))
 }
 
 impl Record for UserRecord {
@@ -154,7 +210,8 @@ impl Record for UserRecord {
             UserChange::Added => notice(&format!("added {user}"), style),
             UserChange::Changed => notice(&format!("changed the password of {user}"), style),
             UserChange::Removed => notice(&format!("removed {user}"), style),
-            UserChange::Unchanged => negative(&format!("user not found: {user}"), style),
+            UserChange::Exists => negative(&format!("user exists: {user}"), style),
+            UserChange::NotFound => negative(&format!("user not found: {user}"), style),
         }
     }
 }
@@ -208,10 +265,6 @@ impl From<IdentityError> for CommandError {
     fn from(error: IdentityError) -> Self {
         let message = error.to_string();
         match error {
-            IdentityError::Io { path, cause, .. } if cause.kind() == std::io::ErrorKind::AlreadyExists => {
-                let hint = format!("remove {}, if no other process changes the users", path.display());
-                Self::new(Kind::File, message).hint(hint)
-            }
             IdentityError::Io { .. } => Self::new(Kind::File, message),
             IdentityError::Name(_) => Self::usage(message),
             IdentityError::Invalid { .. } => Self::new(Kind::Configuration, message),

@@ -1,9 +1,7 @@
 //! Users and their password hashes (argon2id).
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::io::ErrorKind::NotFound;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,6 +12,7 @@ use argon2::{ARGON2ID_IDENT, Algorithm, Argon2, Block, Params, Version};
 
 use super::error::{IdentityError, LineError};
 use super::reloaded_file::{lines, read};
+use crate::files::replace;
 use crate::net::Secret;
 use crate::random;
 
@@ -183,22 +182,31 @@ impl UsersFile {
         Self { path: path.to_owned() }
     }
 
-    /// Adds a user, or changes the password of an existing one. Returns whether the user existed.
+    /// Adds a user. Returns false, and changes nothing, if the user exists.
     ///
     /// # Errors
     /// The file cannot be read or written or is invalid, or the name is invalid.
     pub fn add(&self, name: &str, password: &Secret) -> Result<bool, IdentityError> {
         check_name(name).map_err(IdentityError::Name)?;
         let line = format!("{name}:{}", self.hash(password)?);
-        self.change(name, Some(line))
+        Ok(!self.change(name, Some(line), false)?)
     }
 
-    /// Removes a user. Returns whether the user existed.
+    /// Changes the password of a user. Returns false, and changes nothing, if there is no such user.
+    ///
+    /// # Errors
+    /// The file cannot be read or written, or is invalid.
+    pub fn set_password(&self, name: &str, password: &Secret) -> Result<bool, IdentityError> {
+        let line = format!("{name}:{}", self.hash(password)?);
+        self.change(name, Some(line), true)
+    }
+
+    /// Removes a user. Returns false, and changes nothing, if there is no such user.
     ///
     /// # Errors
     /// The file cannot be read or written, or is invalid.
     pub fn remove(&self, name: &str) -> Result<bool, IdentityError> {
-        self.change(name, None)
+        self.change(name, None, true)
     }
 
     /// Returns the user names, in the order of the file.
@@ -212,6 +220,22 @@ impl UsersFile {
         Ok(lines.into_iter().filter_map(|(_, line)| name_in(line)).map(str::to_owned).collect())
     }
 
+    /// Returns whether the file exists and has the user.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is invalid.
+    pub fn contains(&self, name: &str) -> Result<bool, IdentityError> {
+        let bytes = self.read_if_exists()?;
+        Ok(self.located(Users::parse(bytes.bytes()))?.hash(name).is_some())
+    }
+
+    fn read_if_exists(&self) -> Result<Secret, IdentityError> {
+        match read(&self.path) {
+            Err(IdentityError::Io { cause, .. }) if cause.kind() == NotFound => Ok(Secret::new(Vec::new())),
+            read => read,
+        }
+    }
+
     fn hash(&self, password: &Secret) -> Result<String, IdentityError> {
         let [high, low] = [random::u64(), random::u64()];
         // Two users with the same password must have different hashes.
@@ -221,16 +245,20 @@ impl UsersFile {
         Ok(self.located(hash)?.to_string())
     }
 
-    /// Replaces, adds or removes the line of a user. All other lines stay, comments included.
-    fn change(&self, name: &str, line: Option<String>) -> Result<bool, IdentityError> {
-        let is_there = self.path.try_exists().unwrap_or(true);
-        let bytes = if is_there || line.is_none() { read(&self.path)? } else { Secret::new(Vec::new()) };
-        self.located(Users::parse(bytes.bytes()))?;
+    /// Replaces, adds or removes the line of a user, if the user exists or not, as expected; returns whether it does. All other
+    /// lines stay, comments included.
+    fn change(&self, name: &str, line: Option<String>, is_expected: bool) -> Result<bool, IdentityError> {
+        let failed = |what| move |cause| IdentityError::Io { what, path: self.path.clone(), cause };
+        let _locked = replace::lock(&self.path).map_err(failed("lock"))?;
+        let bytes = if is_expected { read(&self.path)? } else { self.read_if_exists()? };
+        let is_there = self.located(Users::parse(bytes.bytes()))?.hash(name).is_some();
+        if is_there != is_expected {
+            return Ok(is_there);
+        }
         let text = String::from_utf8_lossy(bytes.bytes());
-        let (mut out, mut found, mut line) = (String::new(), false, line);
-        for old in text.lines() {
+        let (mut out, mut line) = (String::new(), line);
+        for old in text.trim_start_matches('\u{FEFF}').lines() {
             if name_in(old.trim()) == Some(name) {
-                found = true;
                 let Some(new) = line.take() else { continue };
                 out.push_str(&new);
             } else {
@@ -246,52 +274,13 @@ impl UsersFile {
         if out.is_empty() {
             out.push_str("# no users\n");
         }
-        self.replace(out.as_bytes())?;
-        Ok(found)
-    }
-
-    /// Writes a new file, readable by its owner only, and renames it over the old one.
-    fn replace(&self, bytes: &[u8]) -> Result<(), IdentityError> {
-        // Renaming over a symbolic link would replace the link.
-        let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
-        let mut unfinished = path.as_os_str().to_owned();
-        unfinished.push(".new");
-        let unfinished = PathBuf::from(unfinished);
-        let failed = |what, path: &Path| {
-            let path = path.to_owned();
-            move |cause| IdentityError::Io { what, path, cause }
-        };
-        // If it exists, another process is writing it, or has crashed.
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&unfinished)
-            .map_err(failed("create", &unfinished))?;
-        let written =
-            keep_owner(&path, &file).and_then(|()| file.write_all(bytes)).and_then(|()| file.sync_all());
-        let replaced = written
-            .map_err(failed("write", &unfinished))
-            .and_then(|()| fs::rename(&unfinished, &path).map_err(failed("replace", &path)));
-        if replaced.is_err() {
-            // Otherwise the next change could not create it.
-            let _ = fs::remove_file(&unfinished);
-        }
-        replaced
+        replace::replace(&self.path, out.as_bytes(), 0o600).map_err(failed("write"))?;
+        Ok(is_there)
     }
 
     fn located<T>(&self, result: Result<T, LineError>) -> Result<T, IdentityError> {
         result.map_err(|error| IdentityError::invalid(&self.path, error))
     }
-}
-
-/// Gives the new file the owner of the old one: the server may run as another user than the one that changes the file.
-fn keep_owner(old: &Path, new: &File) -> io::Result<()> {
-    let Ok(old) = fs::metadata(old) else { return Ok(()) };
-    if old.uid() == new.metadata()?.uid() {
-        return Ok(());
-    }
-    fchown(new, Some(old.uid()), Some(old.gid()))
 }
 
 fn name_in(line: &str) -> Option<&str> {
@@ -300,6 +289,7 @@ fn name_in(line: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
@@ -386,20 +376,21 @@ mod tests {
     }
 
     #[test]
-    fn a_change_keeps_other_lines_and_makes_the_file_readable_by_its_owner_only() {
+    fn a_change_keeps_other_lines_and_the_mode_of_the_file() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("users");
         let before = format!("# the crew\nann:{HASH}\n\nbob:{HASH}");
-        fs::write(&path, before).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        fs::write(&path, &before).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let file = UsersFile::new(&path);
-        assert!(file.add("ann", &secret("x")).unwrap());
-        assert!(!file.add("eve", &secret("y")).unwrap());
+        assert!(!file.add("ann", &secret("x")).unwrap() && !file.set_password("eve", &secret("y")).unwrap());
+        assert_eq!(fs::read_to_string(&path).unwrap(), before);
+        assert!(file.set_password("ann", &secret("x")).unwrap() && file.add("eve", &secret("y")).unwrap());
         assert_eq!(file.names().unwrap(), ["ann", "bob", "eve"]);
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.starts_with("# the crew\nann:$argon2id$v=19$m=19456,t=2,p=1$"), "{text}");
         assert!(text.contains(&format!("\n\nbob:{HASH}\neve:$argon2id$")), "{text}");
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
         assert!(file.remove("bob").unwrap());
         assert!(!file.remove("bob").unwrap());
         assert_eq!(file.names().unwrap(), ["ann", "eve"]);
@@ -407,18 +398,15 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_file_keeps_its_owner() {
-        const OTHER_USER: u32 = 65_534;
+    fn a_file_of_an_editor_of_another_system_has_no_user_twice_after_a_change() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("users");
-        fs::write(&path, format!("ann:{HASH}\n")).unwrap();
-        // Only root may change the owner of a file.
-        let owner = match std::os::unix::fs::chown(&path, Some(OTHER_USER), Some(OTHER_USER)) {
-            Ok(()) => OTHER_USER,
-            Err(_) => fs::metadata(&path).unwrap().uid(),
-        };
-        assert!(UsersFile::new(&path).remove("ann").unwrap());
-        assert_eq!(fs::metadata(&path).unwrap().uid(), owner);
+        fs::write(&path, format!("\u{FEFF}ann:{HASH}\r\nbob:{HASH}")).unwrap();
+        assert!(UsersFile::new(&path).set_password("ann", &secret("x")).unwrap());
+        assert_eq!(UsersFile::new(&path).names().unwrap(), ["ann", "bob"]);
+        fs::write(&path, b"\xFF\xFEa\0").unwrap();
+        let error = UsersFile::new(&path).names().unwrap_err().to_string();
+        assert!(error.ends_with("users is encoded in UTF-16; UTF-8 is required"), "{error}");
     }
 
     #[test]
