@@ -411,6 +411,9 @@ fn invalid_files_are_reported_with_their_line() {
     assert_eq!(serve("--users", "users"), error("line 2 of users has no hash in the PHC format", 78));
     assert_eq!(serve("--sat-tokens", "tokens"), error("line 1 of tokens is not NAME TOKEN", 78));
     assert_eq!(serve("--sat-tokens", "empty"), error("empty is empty", 78));
+    assert_eq!(serve("--users", "empty"), error("empty is empty", 78));
+    place.write("wide", "a b".encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>());
+    assert_eq!(serve("--sat-tokens", "wide"), error("wide is encoded in UTF-16LE; UTF-8 is required", 78));
     let gone = error("cannot read gone: No such file or directory (os error 2)", 74);
     assert_eq!(serve("--users", "gone"), gone);
     assert_eq!(serve("--sat-tokens", "gone"), gone);
@@ -534,7 +537,9 @@ fn a_pipe_in_the_place_of_the_users_delays_no_login_and_no_reload() {
     let line = "cannot read users: not a regular file; its last valid content stays in force";
     assert_eq!(server.log_line_with("in force"), line);
     server.signal(Signal::SIGHUP);
-    assert_eq!(server.log_line_with("reloaded"), "users and tokens reloaded, connections closed: 0");
+    let line =
+        "cannot read users: not a regular file; the last valid content stays in force, connections closed: 0";
+    assert_eq!(server.log_line_with("connections closed"), line);
     ann.send(&PINGREQ);
     assert_eq!(ann.receive().unwrap().name(), "PINGRESP");
 }
@@ -588,7 +593,7 @@ fn a_session_belongs_to_the_subject_and_the_issuer_of_a_certificate() {
 }
 
 #[test]
-fn a_file_that_becomes_invalid_is_reported_once_and_changes_nothing() {
+fn a_file_that_becomes_invalid_is_reported_once_and_at_each_reload_and_changes_nothing() {
     let place = place();
     let server = LoggedServer::start(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
     place.write("tokens", "nonsense\n");
@@ -599,6 +604,13 @@ fn a_file_that_becomes_invalid_is_reported_once_and_changes_nothing() {
     );
     assert_eq!(server.log_line(), "c connected from PORT as sat, new session");
     assert!(server.log_line().starts_with("c disconnected: "));
+    drop(with_token(server.port(0), b"tok.en"));
+    assert_eq!(server.log_line(), "c connected from PORT as sat, new session");
+    assert!(server.log_line().starts_with("c disconnected: "));
+    place.write("tokens", "");
+    server.signal(Signal::SIGHUP);
+    let line = "tokens is empty; the last valid content stays in force, connections closed: 0";
+    assert_eq!(server.log_line(), line);
     drop(with_token(server.port(0), b"tok.en"));
     assert_eq!(server.log_line(), "c connected from PORT as sat, new session");
 }

@@ -161,9 +161,9 @@ impl CredentialsReloader {
     /// Reads the files again, closes the connections of removed users, changed passwords and removed tokens, and logs the
     /// result. A file that cannot be read or is invalid is logged and changes nothing. May block.
     pub fn reload(&self) {
-        self.identities.reload(&self.events);
+        let outcome = self.identities.reload();
         let closed = self.broker.close_invalid();
-        (self.events)(Event::Credentials { closed });
+        (self.events)(Event::Credentials { closed, outcome });
     }
 }
 

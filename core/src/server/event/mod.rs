@@ -61,6 +61,8 @@ pub enum Event {
     Credentials {
         /// The number of closed connections.
         closed: usize,
+        /// Why the last valid content of one or both files stays in force.
+        outcome: Result<(), String>,
     },
     /// The TLS files have been reloaded.
     Certificates {
@@ -174,9 +176,15 @@ impl Event {
             Self::Rules { outcome: Err(reason) } => failure("rules")
                 .text("reason", reason)
                 .line_of(reason, "the previous rules stay in force"),
-            Self::Credentials { closed } => note("credentials")
+            Self::Credentials { closed, outcome: Ok(()) } => note("credentials")
                 .display("closed", closed)
                 .line(move |out| write!(out, "users and tokens reloaded, connections closed: {closed}")),
+            Self::Credentials { closed, outcome: Err(reason) } => {
+                let row = failure("credentials").text("reason", reason).display("closed", closed);
+                row.line(move |out| {
+                    write!(out, "{reason}; the last valid content stays in force, connections closed: {closed}")
+                })
+            }
             Self::Certificates { outcome: Ok(None) } => note("certificates").words("certificates reloaded"),
             Self::Certificates { outcome: Ok(Some(days)) } => note("certificates")
                 .with("days_left", Value::Signed(*days))

@@ -95,9 +95,14 @@ impl Identities {
     }
 
     /// Reads the files again. Blocks on the disk.
-    pub(crate) fn reload(&self, events: &EventSink) {
-        self.users.iter().for_each(|users| users.reload(events));
-        self.tokens.iter().for_each(|tokens| tokens.reload(events));
+    ///
+    /// # Errors
+    /// The last valid content of one or both files stays in force.
+    pub(crate) fn reload(&self) -> Result<(), String> {
+        let users = self.users.as_ref().and_then(ReloadedFile::reload);
+        let tokens = self.tokens.as_ref().and_then(ReloadedFile::reload);
+        let errors: Vec<String> = users.into_iter().chain(tokens).collect();
+        if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
     }
 
     /// Checks a name and a password of a client at the address `remote`. The time of a failed check does not show which
@@ -312,6 +317,30 @@ mod tests {
         assert!(check("t2").await.is_err());
     }
 
+    #[test]
+    fn an_empty_file_of_users_or_tokens_is_refused_at_the_start_and_changes_nothing_later() {
+        let home = tempfile::tempdir().unwrap();
+        let (users, tokens) = (home.path().join("users"), home.path().join("tokens"));
+        let write = |users_text: &str, tokens_text: &str| {
+            fs::write(&users, users_text).unwrap();
+            fs::write(&tokens, tokens_text).unwrap();
+        };
+        let files = CredentialFiles { users: Some(users.clone()), tokens: Some(tokens.clone()) };
+        for (users_text, tokens_text) in [("", "# none"), ("# none", "")] {
+            write(users_text, tokens_text);
+            assert!(Identities::load(&files).unwrap_err().to_string().ends_with(" is empty"));
+        }
+        write("# none", "one t1");
+        let identities = Identities::load(&files).unwrap();
+        write("", "");
+        let errors = format!("{} is empty; {} is empty", users.display(), tokens.display());
+        assert_eq!(identities.reload(), Err(errors));
+        write("# none", "");
+        assert_eq!(identities.reload(), Err(format!("{} is empty", tokens.display())));
+        write("# none", "# none");
+        assert_eq!(identities.reload(), Ok(()));
+    }
+
     #[tokio::test]
     async fn passwords_are_checked_and_a_new_user_needs_no_restart() {
         let home = tempfile::tempdir().unwrap();
@@ -365,16 +394,16 @@ mod tests {
         let credentials =
             [password("ann", "p1").await, password("bob", "p2").await, token("t1").await, token("t2").await];
         let are_valid = || credentials.each_ref().map(|credential| credential.is_valid());
-        identities.reload(&events);
+        identities.reload().unwrap();
         assert_eq!(are_valid(), [true; 4]);
         file.remove("ann").unwrap();
         fs::write(&tokens, "two t1\none t2\n").unwrap();
         assert_eq!(are_valid(), [true; 4], "the files are not read before the reload");
-        identities.reload(&events);
+        identities.reload().unwrap();
         assert_eq!(are_valid(), [false, true, false, true]);
         file.set_password("bob", &secret("p2")).unwrap();
         fs::remove_file(&tokens).unwrap();
-        identities.reload(&events);
+        assert!(identities.reload().unwrap_err().starts_with("cannot read "));
         assert_eq!(are_valid(), [false, false, false, true], "a file that cannot be read changes nothing");
     }
 

@@ -57,10 +57,10 @@ impl<T: Send + Sync + 'static> ReloadedFile<T> {
     /// Reads the file for the first time. This one time, it may be a pipe.
     pub fn load(path: &Path, parse: Parse<T>) -> Result<Self, IdentityError> {
         let bytes = read(path)?;
-        let valid = Arc::new(parse(bytes.bytes()).map_err(|error| IdentityError::invalid(path, error))?);
+        let valid = parse_content(&bytes, parse).map_err(|error| IdentityError::invalid(path, error))?;
         let state = State {
             bytes,
-            valid,
+            valid: Arc::new(valid),
             error: None,
             started: 0,
             wanted: 0,
@@ -94,7 +94,7 @@ impl<T: Send + Sync + 'static> ReloadedFile<T> {
             let (inner, sink) = (Arc::clone(&self.0), Arc::clone(events));
             if let Err(error) = start_detached(move || inner.read_wanted(&sink)) {
                 self.0.lock().is_reading = false;
-                self.0.note_error(Some(self.0.unreadable(error)), events);
+                self.0.note_error(Some(self.0.unreadable(error)), Some(events));
                 return self.last();
             }
         }
@@ -108,15 +108,16 @@ impl<T: Send + Sync + 'static> ReloadedFile<T> {
             };
             if is_late {
                 let error = io::Error::new(io::ErrorKind::TimedOut, "the file system does not answer");
-                self.0.note_error(Some(self.0.unreadable(error)), events);
+                self.0.note_error(Some(self.0.unreadable(error)), Some(events));
             }
         }
         self.last()
     }
 
-    /// Reads the file in this thread.
-    pub fn reload(&self, events: &EventSink) {
-        self.0.read_once(events);
+    /// Reads the file in this thread. Returns the error if its last valid content stays in force; it is not reported again.
+    pub fn reload(&self) -> Option<String> {
+        self.0.read_once(None);
+        self.0.lock().error.clone()
     }
 
     /// Returns the last valid content, without reading the file.
@@ -133,7 +134,7 @@ impl<T> Inner<T> {
     /// Reads the file until no further read is wanted.
     fn read_wanted(&self, events: &EventSink) {
         loop {
-            self.read_once(events);
+            self.read_once(Some(events));
             let mut state = self.lock();
             if state.applied >= state.wanted {
                 (state.is_reading, state.is_late) = (false, false);
@@ -142,7 +143,7 @@ impl<T> Inner<T> {
         }
     }
 
-    fn read_once(&self, events: &EventSink) {
+    fn read_once(&self, events: Option<&EventSink>) {
         let number = {
             let mut state = self.lock();
             state.started = state.started.saturating_add(1);
@@ -151,7 +152,7 @@ impl<T> Inner<T> {
         // Without the lock: the file system may hang.
         let result = read_with(&self.path, Secret::read_regular_file);
         let parsed = match &result {
-            Ok(bytes) if !self.lock().is_unchanged(bytes) => Some((self.parse)(bytes.bytes())),
+            Ok(bytes) if !self.lock().is_unchanged(bytes) => Some(parse_content(bytes, self.parse)),
             Ok(_) | Err(_) => None,
         };
         let mut state = self.lock();
@@ -162,16 +163,12 @@ impl<T> Inner<T> {
         state.applied = number;
         let parsed = match (&result, parsed) {
             // Another read has changed the content meanwhile.
-            (Ok(bytes), None) if !state.is_unchanged(bytes) => Some((self.parse)(bytes.bytes())),
+            (Ok(bytes), None) if !state.is_unchanged(bytes) => Some(parse_content(bytes, self.parse)),
             (_, parsed) => parsed,
         };
         let error = match (result, parsed) {
             (Err(error), _) => Some(error.to_string()),
             (Ok(_), None) => None,
-            // A file that is being rewritten is empty at first.
-            (Ok(bytes), Some(_)) if bytes.bytes().is_empty() => {
-                Some(IdentityError::invalid(&self.path, (0, "is empty".to_owned())).to_string())
-            }
             (Ok(bytes), Some(parsed)) => {
                 state.bytes = bytes;
                 match parsed {
@@ -192,15 +189,15 @@ impl<T> Inner<T> {
         });
     }
 
-    /// Reports an error that differs from the last one.
-    fn note_error(&self, error: Option<String>, events: &EventSink) {
+    /// Records an error, and reports it if it differs from the last one.
+    fn note_error(&self, error: Option<String>, events: Option<&EventSink>) {
         let unreported = {
             let mut state = self.lock();
             let unreported = error.as_ref().filter(|error| state.error.as_ref() != Some(*error)).cloned();
             state.error = error;
             unreported
         };
-        if let Some(reason) = unreported {
+        if let (Some(reason), Some(events)) = (unreported, events) {
             events(Event::IdentityFile { reason });
         }
     }
@@ -229,6 +226,15 @@ impl<T> fmt::Debug for ReloadedFile<T> {
     }
 }
 
+/// Parses the content of a file. An empty one is invalid: it is being rewritten, or what should have written it has failed. A file
+/// without entries has a comment.
+fn parse_content<T>(bytes: &Secret, parse: Parse<T>) -> Result<T, LineError> {
+    match bytes.bytes() {
+        [] => Err((0, "is empty".to_owned())),
+        bytes => parse(bytes),
+    }
+}
+
 /// Reads a file of at most 16 MiB.
 pub fn read(path: &Path) -> Result<Secret, IdentityError> {
     read_with(path, Secret::read_file)
@@ -245,13 +251,13 @@ fn read_with(path: &Path, read: fn(&Path, usize) -> io::Result<Secret>) -> Resul
 /// Returns the lines that are neither empty nor comments, with their numbers from 1.
 pub fn lines(bytes: &[u8]) -> Result<Vec<(usize, &str)>, LineError> {
     let mut lines = Vec::new();
+    let bytes = text::unmarked(bytes).map_err(|error| (0, error.to_string()))?;
     for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
         let line = std::str::from_utf8(line).map_err(|_| (number, "is not UTF-8".to_owned()))?.trim();
         if !line.is_empty() && !line.starts_with('#') {
             lines.push((number, line));
         }
     }
-    let bytes = text::unmarked(bytes).map_err(|error| (0, error.to_string()))?;
     Ok(lines)
 }
 

@@ -16,9 +16,6 @@ pub struct Tokens(Vec<(Arc<str>, Arc<Secret>)>);
 impl Tokens {
     /// Parses lines `NAME TOKEN`.
     pub fn parse(bytes: &[u8]) -> Result<Self, LineError> {
-        if bytes.is_empty() {
-            return Err((0, "is empty".to_owned()));
-        }
         let mut tokens: Vec<(Arc<str>, Arc<Secret>)> = Vec::new();
         for (number, line) in lines(bytes)? {
             let mut words = line.split_ascii_whitespace();
