@@ -424,9 +424,8 @@ fn hint_of_tls(cause: &TlsError) -> Option<&'static str> {
         TlsError::TimedOut(_) => Some(
             "the server is stopped or overloaded, or the port is wrong; without TLS: -b mqtt://HOST:PORT or --notls",
         ),
-        TlsError::Certificate(_) => {
-            Some("the broker needs a server certificate in X.509 version 3, signed by a CA")
-        }
+        TlsError::CaCertificate => Some("trust this certificate itself: -T FILE, or MQKV_CAFILE=FILE"),
+        TlsError::Certificate(_) => Some("the broker needs a certificate in X.509 version 3"),
         TlsError::Other(_) => None,
     }
 }

@@ -255,6 +255,32 @@ fn a_certificate_for_another_name_is_reported_with_its_names() {
 }
 
 #[test]
+fn a_self_signed_ca_certificate_is_accepted_where_exactly_this_one_is_trusted() {
+    const GET: &str = "get k -p PORT --connect-timeout 30s -n";
+    let place = Place::new();
+    for (name, names, years) in [
+        ("own", ["localhost"], [1975, 4096]),
+        ("other", ["localhost"], [1975, 4096]),
+        ("old", ["localhost"], [1975, 2020]),
+    ] {
+        Ca::self_signed(&place, name, &names, years);
+    }
+    let found = "--- stderr\nerror: key not found: k\n--- exit 1\n";
+    let server = serve(&place, "own", &[]);
+    let get = |options: &str| run_at_port(&place, server.port(), &format!("{GET} {options}"));
+    assert_eq!(get("localhost -T own.pem"), found);
+    let untrusted = get("localhost -T other.pem");
+    let words = "the certificate of localhost:PORT is one of a CA, and not itself trusted\n";
+    assert!(untrusted.contains(words) && untrusted.ends_with("--- exit 69\n"), "{untrusted}");
+    assert!(untrusted.contains("hint: trust this certificate itself: -T FILE"), "{untrusted}");
+    let unnamed = get("127.0.0.1 -T own.pem");
+    assert!(unnamed.contains("is for localhost, not for 127.0.0.1\n"), "{unnamed}");
+    let old = serve(&place, "old", &[]);
+    let expired = run_at_port(&place, old.port(), &format!("{GET} localhost -T old.pem"));
+    assert!(expired.contains("the certificate of localhost:PORT expired "), "{expired}");
+}
+
+#[test]
 fn insecure_accepts_any_certificate_and_warns_once() {
     let place = Place::new();
     let ca = Ca::new(&place, "ca.pem");

@@ -144,6 +144,7 @@ mod tests {
                 not_before_s: 0,
                 not_after_s: 1,
                 is_ca: false,
+                is_for_servers: true,
             };
             Principal { user: user.map(Into::into), ..Principal::of_certificate(certificate) }
         };

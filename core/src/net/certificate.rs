@@ -4,10 +4,10 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use x509_cert::Certificate as X509;
-use x509_cert::der::asn1::Any;
+use x509_cert::der::asn1::{Any, ObjectIdentifier};
 use x509_cert::der::{Decode, Tag, Tagged};
 use x509_cert::ext::pkix::name::GeneralName;
-use x509_cert::ext::pkix::{BasicConstraints, SubjectAltName};
+use x509_cert::ext::pkix::{BasicConstraints, ExtendedKeyUsage, SubjectAltName};
 use x509_cert::name::Name;
 
 /// A name's attribute: its type, such as `CN` or `O`, or the OID if it has no short name; and its value, as `#` and
@@ -30,7 +30,12 @@ pub struct Certificate {
     pub not_after_s: u64,
     /// Whether its basic constraints allow it to sign certificates.
     pub is_ca: bool,
+    /// Whether its extended key usage, if it has one, includes the authentication of a TLS server.
+    pub is_for_servers: bool,
 }
+
+/// The purpose of a TLS server (RFC 5280, 4.2.1.12).
+const ID_KP_SERVER_AUTH: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.1");
 
 /// The bytes are not a certificate that can be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +61,7 @@ impl Certificate {
             .unwrap_or_default();
         let is_host = |(kind, _): &&Attribute| kind == "DNS" || kind == "IP";
         let constraints = certificate.get_extension::<BasicConstraints>().map_err(|_| InvalidCertificate)?;
+        let usage = certificate.get_extension::<ExtendedKeyUsage>().map_err(|_| InvalidCertificate)?;
         let validity = certificate.validity();
         Ok(Self {
             subject: attributes(certificate.subject()),
@@ -64,6 +70,7 @@ impl Certificate {
             subject_alt_names,
             not_before_s: validity.not_before.to_unix_duration().as_secs(),
             not_after_s: validity.not_after.to_unix_duration().as_secs(),
+            is_for_servers: usage.is_none_or(|(_, ExtendedKeyUsage(of))| of.contains(&ID_KP_SERVER_AUTH)),
             is_ca: constraints.is_some_and(|(_, constraints)| constraints.ca),
         })
     }
@@ -213,6 +220,7 @@ mod tests {
             not_before_s: 0,
             not_after_s: 10 * DAY_S,
             is_ca: false,
+            is_for_servers: true,
         };
         let left = |now_s| certificate.days_left(now_s);
         assert_eq!([left(0), left(9 * DAY_S), left(9 * DAY_S + 1), left(10 * DAY_S)], [10, 1, 0, 0]);

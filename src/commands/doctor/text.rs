@@ -261,6 +261,7 @@ mod tests {
             not_before_s: 0,
             not_after_s: 12 * DAY_S,
             is_ca: false,
+            is_for_servers: true,
         }
     }
 

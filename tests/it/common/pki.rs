@@ -53,6 +53,17 @@ impl Ca {
         place.write(&format!("{name}.pem"), certificate);
     }
 
+    /// Writes NAME.pem and NAME.key: a certificate as `openssl req -x509` makes it by default, self-signed and one of a CA.
+    pub fn self_signed(place: &Place, name: &str, names: &[&str], years: [i32; 2]) {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        [params.not_before, params.not_after] = years.map(|year| date_time_ymd(year, 1, 1));
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        place.write(&format!("{name}.key"), key.serialize_pem());
+        place.write(&format!("{name}.pem"), params.self_signed(&key).unwrap().pem());
+    }
+
     fn sign(&self, names: &[&str], years: [i32; 2], key: &KeyPair) -> String {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();

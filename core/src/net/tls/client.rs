@@ -8,16 +8,17 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::client::{WebPkiServerVerifier, verify_server_name};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::{
-    self, AlertDescription, ClientConfig, DigitallySignedStruct, HandshakeKind, ProtocolVersion,
-    RootCertStore, SignatureScheme,
+    self, AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, HandshakeKind,
+    ProtocolVersion, RootCertStore, SignatureScheme,
 };
 
-use super::error::{TlsError, TlsSetupError, alert_text, text_of};
+use super::error::{TlsError, TlsSetupError, alert_text, is_ca_certificate, text_of};
 use super::files::{self, Identity, IdentityFiles};
 use super::handshake_observer::{self, TlsHandshake, TrustedRoots};
 use crate::net::certificate::Certificate;
@@ -221,9 +222,14 @@ fn verifier(
     options: &TlsOptions,
     provider: Arc<CryptoProvider>,
 ) -> Result<(Arc<dyn ServerCertVerifier>, TrustedRoots), TlsSetupError> {
+    let mut trusted = Vec::new();
     let (store, roots) = match &options.cafile {
         _ if options.insecure => return Ok((Arc::new(AcceptAny(provider)), TrustedRoots::Any)),
-        Some(path) => (files::roots(path)?, TrustedRoots::File(path.clone())),
+        Some(path) => {
+            let (store, certificates) = files::roots(path)?;
+            trusted = certificates;
+            (store, TrustedRoots::File(path.clone()))
+        }
         None => {
             let mut store = RootCertStore::empty();
             // Platform stores contain certificates that cannot be parsed. They are skipped: they are not trusted.
@@ -234,7 +240,83 @@ fn verifier(
     };
     // Without revocation lists an empty store is the builder's only error.
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider).build();
-    Ok((verifier.map_err(|_| TlsSetupError::NoRoots)?, roots))
+    let verifier = verifier.map_err(|_| TlsSetupError::NoRoots)?;
+    Ok((Arc::new(TrustVerifier { verifier, trusted }), roots))
+}
+
+/// Verifies as the crate does, but accepts the certificate of a CA as the server's own, too, if it is in the file of trusted ones.
+/// `openssl req -x509` makes such certificates, and OpenSSL accepts them.
+#[derive(Debug)]
+struct TrustVerifier {
+    verifier: Arc<WebPkiServerVerifier>,
+    /// The certificates of the file, if there is one.
+    trusted: Vec<CertificateDer<'static>>,
+}
+
+impl TrustVerifier {
+    /// Checks what remains to be checked of a certificate that is trusted itself, so that its signature is no matter.
+    fn verify_trusted(
+        &self,
+        own: &CertificateDer<'_>,
+        name: &ServerName<'_>,
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let refused = |error: CertificateError| rustls::Error::InvalidCertificate(error);
+        let certificate = Certificate::parse(own).map_err(|_| refused(CertificateError::BadEncoding))?;
+        if now.as_secs() < certificate.not_before_s {
+            return Err(refused(CertificateError::NotValidYet));
+        }
+        if now.as_secs() > certificate.not_after_s {
+            return Err(refused(CertificateError::Expired));
+        }
+        if !certificate.is_for_servers {
+            return Err(refused(CertificateError::InvalidPurpose));
+        }
+        verify_server_name(&ParsedCertificate::try_from(own)?, name)?;
+        Ok(ServerCertVerified::assertion())
+    }
+}
+
+impl ServerCertVerifier for TrustVerifier {
+    fn verify_server_cert(
+        &self,
+        own: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        match self.verifier.verify_server_cert(own, others, name, ocsp, now) {
+            Err(rustls::Error::InvalidCertificate(error))
+                if is_ca_certificate(&error) && self.trusted.iter().any(|trusted| trusted == own) =>
+            {
+                self.verify_trusted(own, name, now)
+            }
+            result => result,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
+    }
 }
 
 /// Accepts every certificate. The handshake still proves that the broker has the certificate's key.
@@ -273,5 +355,46 @@ impl ServerCertVerifier for AcceptAny {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+
+    use super::*;
+
+    /// Returns a certificate of a CA and of the server `a.example`, as `openssl req -x509` makes it.
+    fn certificate(adjust: impl FnOnce(&mut CertificateParams)) -> rcgen::Certificate {
+        let mut params = CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        adjust(&mut params);
+        params.self_signed(&KeyPair::generate().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_trusted_certificate_of_a_ca_is_checked_as_the_one_of_a_server_and_no_other_is_accepted() {
+        const NOW_S: u64 = 1_900_000_000;
+        let verified = |own: &rcgen::Certificate, name: &str, now_s: u64, trusted: &rcgen::Certificate| {
+            let home = tempfile::tempdir().unwrap();
+            let path = home.path().join("ca");
+            std::fs::write(&path, trusted.pem()).unwrap();
+            let options = TlsOptions { cafile: Some(path), ..TlsOptions::default() };
+            let name = ServerName::try_from(name.to_owned()).unwrap();
+            let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(now_s));
+            let verifier = ClientTls::load(&options).unwrap().verifier;
+            verifier.verify_server_cert(own.der(), &[], &name, &[], now).map(drop)
+        };
+        let own = certificate(|_| {});
+        assert_eq!(verified(&own, "a.example", NOW_S, &own), Ok(()));
+        assert!(verified(&own, "b.example", NOW_S, &own).is_err());
+        assert!(verified(&own, "a.example", 0, &own).is_err(), "not valid yet");
+        assert!(verified(&own, "a.example", NOW_S * 100, &own).is_err(), "expired");
+        assert!(verified(&certificate(|_| {}), "a.example", NOW_S, &own).is_err(), "another key");
+        let for_usage = |usage| certificate(|params| params.extended_key_usages = vec![usage]);
+        let own = for_usage(ExtendedKeyUsagePurpose::ServerAuth);
+        assert_eq!(verified(&own, "a.example", NOW_S, &own), Ok(()));
+        let own = for_usage(ExtendedKeyUsagePurpose::ClientAuth);
+        assert!(verified(&own, "a.example", NOW_S, &own).is_err(), "for clients only");
     }
 }

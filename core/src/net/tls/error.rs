@@ -32,6 +32,8 @@ pub enum TlsError {
         /// The names in the certificate, escaped; empty if unknown.
         names: Vec<String>,
     },
+    /// The broker's certificate is one of a CA, and not among the trusted ones itself.
+    CaCertificate,
     /// The broker's certificate is invalid for another cause.
     Certificate(String),
     /// The broker requires a client certificate, and none is configured.
@@ -114,6 +116,9 @@ impl TlsError {
                 }
                 write!(out, "not for {}", expected.as_deref().unwrap_or("this host"))
             }
+            Self::CaCertificate => {
+                write!(out, "the certificate of {target} is one of a CA, and not itself trusted")
+            }
             Self::Certificate(cause) => write!(out, "the certificate of {target} cannot be used: {cause}"),
             Self::ClientCertificateRequired => write!(out, "{target} requires a client certificate"),
             Self::ClientCertificateRejected { alert, certfile } => {
@@ -151,9 +156,8 @@ impl From<&CertificateError> for TlsError {
                 expected: Some(expected.to_str().into_owned()),
                 names: presented.iter().map(|name| bare_name(name)).collect(),
             },
-            // The crate has no variants for these two, only texts.
+            other if is_ca_certificate(other) => Self::CaCertificate,
             other => Self::Certificate(match format!("{other:?}") {
-                text if text.contains("CaUsedAsEndEntity") => "it is a CA certificate".to_owned(),
                 text if text.contains("UnsupportedCertVersion") => {
                     "it is older than X.509 version 3".to_owned()
                 }
@@ -161,6 +165,12 @@ impl From<&CertificateError> for TlsError {
             }),
         }
     }
+}
+
+/// Returns whether the error is that the certificate is one of a CA. Like that of an old version, it has no variant in the crate, only
+/// a text.
+pub(super) fn is_ca_certificate(error: &CertificateError) -> bool {
+    format!("{error:?}").contains("CaUsedAsEndEntity")
 }
 
 fn days_between(from: UnixTime, to: UnixTime) -> u64 {

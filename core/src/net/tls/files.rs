@@ -40,13 +40,15 @@ impl Identity {
     }
 }
 
-/// Reads CA certificates.
-pub(crate) fn roots(path: &Path) -> Result<RootCertStore, Error> {
+/// Reads CA certificates. Returns them also as they are in the file.
+pub(crate) fn roots(path: &Path) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), Error> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(path)? {
-        roots.add(certificate).map_err(|_| Error::invalid(path, "contains an invalid certificate", None))?;
+    let certificates = certificates(path)?;
+    for certificate in &certificates {
+        let added = roots.add(certificate.clone());
+        added.map_err(|_| Error::invalid(path, "contains an invalid certificate", None))?;
     }
-    Ok(roots)
+    Ok((roots, certificates))
 }
 
 /// Returns whether a certificate file contains the CA's certificate, too: its last certificate is self-signed.
@@ -166,12 +168,12 @@ fn relabeled(text: &[u8]) -> Secret {
     Secret::new(String::from_utf8_lossy(text).replace(ENCRYPTED, "PRIVATE KEY-----").into_bytes())
 }
 
-fn read(path: &Path) -> Result<Secret, Error> {
-    let text = Secret::read_file(path, FILE_BYTES_MAX)
 fn encoding_error(path: &Path, error: EncodingError) -> Error {
     Error::invalid(path, &error.to_string(), Some(&error.hint()))
 }
 
+fn read(path: &Path) -> Result<Secret, Error> {
+    let text = Secret::read_file(path, FILE_BYTES_MAX)
         .map_err(|error| Error::Unreadable { path: path.to_owned(), cause: error.to_string() })?;
     if text.bytes().len() > FILE_BYTES_MAX {
         return Err(Error::invalid(path, "is larger than 16 MiB", None));

@@ -123,7 +123,7 @@ impl Loaded {
         let builder = match &files.client_ca {
             None => builder.with_no_client_auth(),
             Some((path, policy)) => {
-                let roots = Arc::new(files::roots(path)?);
+                let roots = Arc::new(files::roots(path)?.0);
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
                 let verifier = match policy {
                     ClientCertificate::Required => verifier,
@@ -187,6 +187,7 @@ fn handshake_error_text(error: &io::Error) -> String {
             TlsError::Expired { .. } => "client certificate has expired".to_owned(),
             TlsError::NotValidYet { .. } => "client certificate is not valid yet".to_owned(),
             TlsError::UnknownCa { .. } => "client certificate is from an unknown CA".to_owned(),
+            TlsError::CaCertificate => "client certificate is one of a CA".to_owned(),
             TlsError::Certificate(cause) => format!("client certificate cannot be used: {cause}"),
             _ => format!("client certificate cannot be used: {error}"),
         },
@@ -229,7 +230,7 @@ mod tests {
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
-            .with_root_certificates(files::roots(&file("server")).unwrap())
+            .with_root_certificates(files::roots(&file("server")).unwrap().0)
             .with_client_auth_cert(chain, key)
             .unwrap();
         let connector = TlsConnector::from(Arc::new(config));
