@@ -5,10 +5,21 @@ use std::fs;
 use nix::sys::signal::Signal;
 
 use super::common::exchange::{Node, ROOT, leaf_file};
+use super::common::fake_broker::FakeBrokers;
 use super::common::{Place, Server, StreamedProcess, wait_until};
 
 fn value(text: &str) -> String {
     format!("--- stdout\n{text}(no line feed)\n--- exit 0\n")
+}
+
+#[test]
+fn a_status_that_is_waited_for_connects_again_until_the_node_listens() {
+    let place = Place::new();
+    let broker = FakeBrokers::start(|_, _| {});
+    let words = ["exchange", "status", "--wait", "60s", "-b", &broker.url()];
+    let _waiting = StreamedProcess::start(&mut place.command(&words));
+    // One that is not waited for makes two attempts at most.
+    wait_until("a fourth attempt", || (broker.count() >= 4).then_some(()));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Requests of `exchange` and their answers.
 
-use crate::client::{Access, Error, Outcome, RawRequest, ReasonCode, Reconnect, RequestProperties};
+use crate::client::{Access, Client, Error, Outcome, RawRequest, ReasonCode, Reconnect, RequestProperties};
 use crate::commands::error::{CommandError, Kind};
 use crate::commands::exit::Exit;
 use crate::commands::output::Emit;
@@ -9,9 +9,14 @@ use crate::protocol::exchange::topic::COMMAND;
 use crate::protocol::exchange::{Answer, Command, Refusal};
 use crate::render::Record;
 
+/// Returns a client that survives a loss of the connection.
+pub async fn connect(session: &Session) -> Result<&Client, CommandError> {
+    session.client_with(|settings| settings.reconnect = Reconnect::WithBackoff).await
+}
+
 /// Sends a request and returns its answer.
 pub async fn ask(command: &Command, session: &Session) -> Result<Answer, CommandError> {
-    let client = session.client_with(|settings| settings.reconnect = Reconnect::WithBackoff).await?;
+    let client = connect(session).await?;
     let access = if command.changes() { Access::Write } else { Access::Read };
     let properties = RequestProperties { topic: Some(COMMAND), ..RequestProperties::default() };
     let request = RawRequest { payload: command.encode(), access, properties: properties.shared() };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use tokio::time::sleep;
 
-use super::request::{ask, put, refused, unexpected};
+use super::request::{ask, connect, put, refused, unexpected};
 use super::status_record::{LeafStatus, NoLeaf, RootStatus};
 use crate::clock;
 use crate::commands::args::kind::ValueKind;
@@ -38,6 +38,16 @@ pub struct StatusArgs {
 pub async fn run(args: StatusArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let StatusArgs { leaf, leaves, wait } = args;
     let started = clock::monotonic();
+    if let Some(wait) = wait {
+        // The node may not listen yet.
+        while let Err(error) = connect(session).await {
+            let left = wait.saturating_sub(clock::monotonic().saturating_duration_since(started));
+            if error.kind != Kind::Unavailable || left.is_zero() || *session.canceled().borrow() {
+                return Err(error);
+            }
+            sleep(INTERVAL.min(left)).await;
+        }
+    }
     loop {
         let status = request(leaf.clone(), leaves, session).await?;
         let elapsed = clock::monotonic().saturating_duration_since(started);

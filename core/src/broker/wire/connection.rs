@@ -31,6 +31,7 @@ use crate::clock;
 use crate::mqtt::packet::{Connect, Sensitive};
 use crate::mqtt::{Decoded, Incoming, ProtocolVersion, ReasonCode, decode, encode};
 use crate::net::Secret;
+use crate::net::io_error::io_error_text;
 
 /// The minimum buffer for a read.
 const READ_BYTES_MIN: usize = 8 * 1024;
@@ -443,7 +444,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                         return CloseReason::ServerDisconnect { reason: ReasonCode::MalformedPacket, text: error.to_string() };
                     }
                     Transfer::Written(Err(error)) | Transfer::Flushed(Err(error)) | Transfer::Read(Err(error)) => {
-                        return self.handle_loss(broker, handler, error.to_string()).await;
+                        return self.handle_loss(broker, handler, io_error_text(&error)).await;
                     }
                 },
                 checked = checked(checking.as_mut()), if checking.is_some() => {
