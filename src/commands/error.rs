@@ -224,7 +224,7 @@ impl From<Error> for CommandError {
             outcome: Some(outcome(&error)),
             hints: hints(&error),
             // The disk works again, or has room again.
-            is_passing: error == Error::Refused(ErrorReply::NotPersisted),
+            is_passing: matches!(error, Error::Refused(ErrorReply::NotPersisted | ErrorReply::DiskFull)),
             ..Self::new(kind(&error), error.to_string())
         }
     }
@@ -289,10 +289,9 @@ fn outcome(error: &Error) -> Outcome {
     match error {
         Error::Lost { outcome, .. }
         | Error::Timeout { outcome, .. }
-        | Error::NoStore { outcome, .. }
         | Error::MalformedReply { outcome, .. }
         | Error::ClockSkew { outcome, .. } => *outcome,
-        // A failing disk may have written the data all the same.
+        // A failing disk may have written the data all the same. One without room has not.
         Error::Refused(ErrorReply::NotPersisted) => Outcome::Unknown,
         _ => Outcome::Unchanged,
     }
@@ -355,7 +354,9 @@ fn hint(error: &Error) -> Option<String> {
             "connect to a broker with MQTT 5: Azure IoT Operations, or `mqkv serve`"
         }
         Error::NotMqtt { .. } => "check the port: 1883 is the default for MQTT without TLS",
-        Error::NoStore { .. } => "connect to Azure IoT Operations or to `mqkv serve`",
+        Error::NoStore { .. } => {
+            "connect to Azure IoT Operations or to `mqkv serve`, or connect a store to this broker: mqkv store -b URL"
+        }
         Error::Timeout { .. } => "increase --timeout",
         Error::Credentials { .. } => "use a file with the secret: --password-file or --sat-file",
         Error::Rejected { reason, .. } if reason.code == ReasonCode::BAD_LOGIN => {
@@ -494,6 +495,7 @@ fn hint_of_refusal(refusal: &ErrorReply) -> Option<&'static str> {
             Some("use a key that takes no part in the exchange; `mqkv exchange key KEY` shows its rule")
         }
         ErrorReply::NotPersisted => Some("see the log of the store: its disk is full or has failed"),
+        ErrorReply::DiskFull => Some("delete keys, or make room on the disk of the store"),
         ErrorReply::ScanInterrupted => Some("run the command again: keys have other positions now"),
         ErrorReply::NotAuthorized => {
             Some("no rule of the store permits it: check the user (-u), the client id (-i) and the key")
@@ -570,9 +572,13 @@ mod tests {
         });
         assert_eq!((lost.kind, lost.outcome), (Kind::Unavailable, Some(Outcome::Unknown)));
         assert!(lost.is_retryable() && !refused.is_retryable());
-        let full_disk = CommandError::from(Error::Refused(ErrorReply::NotPersisted));
-        assert_eq!((full_disk.kind, full_disk.outcome), (Kind::Refused, Some(Outcome::Unknown)));
-        assert!(full_disk.is_retryable());
+        for (refusal, outcome) in
+            [(ErrorReply::NotPersisted, Outcome::Unknown), (ErrorReply::DiskFull, Outcome::Unchanged)]
+        {
+            let disk = CommandError::from(Error::Refused(refusal));
+            assert_eq!((disk.kind, disk.outcome), (Kind::Refused, Some(outcome)));
+            assert!(disk.is_retryable());
+        }
     }
 
     #[test]

@@ -520,7 +520,7 @@ fn a_missing_a_silent_and_a_closing_store_have_different_messages() {
         })
     };
     let message = "no state store at BROKER: no subscriber to its request topic";
-    let hint = "connect to Azure IoT Operations or to `mqkv serve`";
+    let hint = "connect to Azure IoT Operations or to `mqkv serve`, or connect a store to this broker: mqkv store -b URL";
     assert_eq!(request("", Some(0x10)), failed("request", message, hint, 69));
     let message = "no answer from BROKER within 1s";
     let silent = request("--timeout 1s", Some(0));

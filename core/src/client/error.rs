@@ -49,9 +49,8 @@ pub enum Error {
     Lost { target: String, cause: LossCause, outcome: Outcome },
     /// No response arrived within this time.
     Timeout { target: String, after: Duration, outcome: Outcome },
-    /// The broker reported that nothing subscribes to the store's requests, and no response arrived. The outcome may be
-    /// unknown: a broker with an internal store may report this, too.
-    NoStore { target: String, outcome: Outcome },
+    /// The broker reported that it has delivered the request to no subscriber, and no response arrived.
+    NoStore { target: String },
     /// The broker refused the request in its PUBACK.
     PublishRefused { reason: ReasonCode },
     /// The broker refused a subscription that the request needs.
@@ -349,7 +348,7 @@ impl fmt::Display for Error {
             }
             Self::Lost { target, cause, .. } => write!(out, "lost the connection to {target}: {cause}"),
             Self::Timeout { target, after, .. } => write!(out, "no answer from {target} within {after:?}"),
-            Self::NoStore { target, .. } => {
+            Self::NoStore { target } => {
                 write!(out, "no state store at {target}: no subscriber to its request topic")
             }
             Self::PublishRefused { reason } => write!(out, "the broker refused the request: {reason}"),

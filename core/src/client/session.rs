@@ -408,7 +408,7 @@ impl<T> Session<T> {
             self.timers.pop_first();
             let target = self.config.target.clone();
             match timer {
-                Timer::NoStore => self.fail(id, |_, outcome| Error::NoStore { target, outcome }),
+                Timer::NoStore => self.fail(id, |_, _| Error::NoStore { target }),
                 Timer::Resend => self.resend(id),
                 Timer::Early => self.handle_early_timeout(),
                 Timer::Authentication => self.end_authentication(false, now),

@@ -189,7 +189,9 @@ impl<A> CommitQueue<A> {
         if is_persistent && (self.has_failed || (self.is_short_of_room && !deletes)) {
             return Some(match self.ledger {
                 LedgerKind::Etcd => ErrorReply::QuotaExceeded,
-                LedgerKind::Memory | LedgerKind::File => ErrorReply::NotPersisted,
+                // What has failed may be on the disk all the same. This has not been written.
+                LedgerKind::Memory | LedgerKind::File if self.has_failed => ErrorReply::NotPersisted,
+                LedgerKind::Memory | LedgerKind::File => ErrorReply::DiskFull,
             });
         }
         let waits = is_persistent || self.waits(DependsOn::Key(key));
@@ -556,6 +558,10 @@ mod tests {
         let before: Vec<_> = undo.iter().map(|undo| undo.record().clone()).collect();
         assert_eq!(before, [record("k", Some("committed")), record("k", Some("lost"))]);
         assert_eq!(queue.write_error(&key("k"), true, true), Some(ErrorReply::NotPersisted));
+        let mut full = CommitQueue::<&str>::new(LedgerKind::File);
+        full.set_short_of_room(true);
+        let errors = [false, true].map(|deletes| full.write_error(&key("k"), true, deletes));
+        assert_eq!(errors, [Some(ErrorReply::DiskFull), None]);
         assert_eq!(queue.write_error(&key("k"), false, false), None);
         // What expires meanwhile is sent at once, and brought up to date on disk.
         queue.begin_step();

@@ -33,6 +33,8 @@ pub enum ErrorReply {
     KeyTooLongToWatch,
     /// The change could not be committed, and was rolled back. Of this program.
     NotPersisted,
+    /// The disk has no room for the change. Of this program.
+    DiskFull,
     /// The store was started again, or another instance has taken it over, since the token of the SCAN was given out. Of
     /// this program.
     ScanInterrupted,
@@ -47,7 +49,7 @@ pub enum ErrorReply {
 }
 
 /// The exact texts, after `-ERR `.
-const TEXTS: [(ErrorReply, &str); 20] = [
+const TEXTS: [(ErrorReply, &str); 21] = [
     (
         ErrorReply::TimestampTooFarAhead,
         "the request timestamp is too far in the future; ensure that the client and broker system clocks are synchronized",
@@ -73,6 +75,7 @@ const TEXTS: [(ErrorReply, &str); 20] = [
     (ErrorReply::ValueTooLong, "the value is too long"),
     (ErrorReply::KeyTooLongToWatch, "the key is too long to be notified"),
     (ErrorReply::NotPersisted, "the change could not be persisted"),
+    (ErrorReply::DiskFull, "the disk of the store is full"),
     (ErrorReply::ScanInterrupted, "the scan was interrupted by a restart of the store"),
     (ErrorReply::RootOnly, "only the root of the exchange changes this key"),
     (ErrorReply::NotJoined, "this leaf has not joined its exchange yet"),

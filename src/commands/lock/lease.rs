@@ -278,7 +278,10 @@ impl Task {
             Error::PublishRefused { reason } => reason.is_authorization(),
             Error::Refused(refusal) => !matches!(
                 refusal,
-                ErrorReply::QuotaExceeded | ErrorReply::NotPersisted | ErrorReply::Unknown(_)
+                ErrorReply::QuotaExceeded
+                    | ErrorReply::NotPersisted
+                    | ErrorReply::DiskFull
+                    | ErrorReply::Unknown(_)
             ),
             Error::TooLarge { .. } | Error::Denied(_) | Error::Closed => true,
             _ => self.client.has_ended(),
