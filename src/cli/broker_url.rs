@@ -52,7 +52,8 @@ pub fn parse(url: &str) -> Result<BrokerUrl, CommandError> {
         "ws" => (false, WEB_PORT),
         "wss" => (true, WEB_TLS_PORT),
         other => {
-            let is_scheme = other.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+            // A quote or a blank in front of it is shown; any other character may belong to a secret.
+            let is_scheme = other.chars().all(|c| c.is_ascii_alphanumeric() || "+-. '\"".contains(c));
             let named =
                 if is_scheme { format!("unknown scheme {other}://") } else { "invalid scheme".to_owned() };
             return Err(CommandError::usage(named).hint("-b mqtt://HOST[:PORT]"));

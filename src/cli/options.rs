@@ -8,6 +8,7 @@ use clap::{ArgMatches, Args, Command, Error, ValueEnum, ValueHint};
 
 use crate::commands::args::kind::ValueKind;
 use crate::commands::duration;
+use crate::commands::number::number;
 
 /// Options of the verbs that connect to a broker or work with the settings of connections.
 #[derive(Clone, Debug, Default, Args)]
@@ -39,7 +40,7 @@ pub struct ConnectionArgs {
     #[arg(short = 'n', long, visible_alias = "host", value_name = "HOST", conflicts_with = "embedded")]
     pub hostname: Option<String>,
     /// Port of the broker
-    #[arg(short, long, value_name = "N", conflicts_with = "embedded", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short, long, value_name = "N", conflicts_with = "embedded", value_parser = number(1..=u16::MAX))]
     pub port: Option<u16>,
     /// Plain MQTT without TLS
     #[arg(long, visible_alias = "no-tls")]
@@ -99,7 +100,7 @@ pub struct ConnectionArgs {
     /// Number of further connection attempts [default: 0]
     ///
     /// They are made if the first connection fails. A failed authentication is not retried.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number(0..=u32::MAX))]
     pub retries: Option<u32>,
     /// MQTT keep-alive interval [default: 10s]
     ///

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::lines::pipeline::INFLIGHT_MAX;
+use super::number::number;
 
 const HELP: &str = "\
 Examples:
@@ -17,7 +18,8 @@ Examples:
 Lines:
 Each line is a verb with its arguments: get, set, del, vdel, keys, unlock, holder, ping, raw, exchange, decode. Verbs are case-insensitive, and \
 SET accepts the options of the wire: SET k v NX PX 5000. Blanks separate words. 'Single quotes' keep every character; \
-\"double quotes\" interpret \\n \\r \\t \\0 \\e \\\\ \\\" \\xNN. Outside quotes a backslash escapes a blank, a quote, #, |, > \
+\"double quotes\" interpret \\n \\r \\t \\0 \\e \\\\ \\\" \\xNN. They enclose a whole word, or the value behind --name=. From a quote \
+within a word on, the word is literal: {\"a\":1}. Elsewhere a backslash escapes a blank, a quote, #, |, > \
 and a backslash. Before any other character a backslash is literal: C:\\temp. In a line without options, a quoted key or value is literal, also \
 \"-\" and \"--nx\". Lines that begin with # are comments.
 
@@ -34,8 +36,7 @@ each answer is one object with the number of its line.
 
 Exit status:
 The batch stops at the first error and exits with its status. Requests that were already sent are completed, and the \
-error lists their lines. A \"no\" (status 1) does not stop the batch; it exits with 1 at the end, and in a pipe it \
-reports the number of such lines. With --keep-going all \
+error lists their lines. A \"no\" (status 1) does not stop the batch; it exits with 1 at the end. With --keep-going all \
 lines run, and the greatest status counts.";
 
 /// Run the lines of a file on one session
@@ -52,7 +53,7 @@ pub struct BatchArgs {
     #[arg(long)]
     pub keep_going: bool,
     /// Requests in flight [default: adapts]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=INFLIGHT_MAX))]
+    #[arg(long, value_name = "N", value_parser = number(1..=INFLIGHT_MAX))]
     pub inflight: Option<u16>,
     /// Format of the lines
     #[arg(long, value_name = "FORMAT", default_value = "lines")]

@@ -8,6 +8,8 @@ pub use crate::render::duration::{of_ms, text};
 /// A hundred years. A longer time to live is a mistake in its unit, or stands for none.
 pub(super) const TTL_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 
+const OUT_OF_RANGE: &str = "a duration is from 1ns to 18446744073709551615s";
+
 const TOO_SHORT: &str = "a duration must be longer than zero";
 
 /// Parses a duration. It needs a unit and must not be zero.
@@ -18,13 +20,15 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         return Err(format!("a duration needs a unit, for example {text}s"));
     }
-    let duration = humantime::parse_duration(text).map_err(|_| {
-        "invalid duration: expected a number and a unit, for example 250ms, 30s, 5m, 1h30m".to_owned()
-    })?;
-    if duration.is_zero() {
-        return Err(TOO_SHORT.to_owned());
+    match humantime::parse_duration(text) {
+        Ok(Duration::ZERO) => Err(TOO_SHORT.to_owned()),
+        Ok(duration) => Ok(duration),
+        Err(humantime::DurationError::NumberOverflow) => Err(OUT_OF_RANGE.to_owned()),
+        Err(_) => {
+            Err("invalid duration: expected a number and a unit, for example 250ms, 30s, 5m, 1h30m"
+                .to_owned())
+        }
     }
-    Ok(duration)
 }
 
 /// Parses a duration that may be zero.
@@ -49,10 +53,14 @@ pub fn parse_wait(text: &str) -> Result<Wait, String> {
 
 /// Parses a time to live in whole milliseconds.
 pub fn parse_ttl(text: &str) -> Result<NonZeroU64, String> {
-    let duration = parse(text)?;
-    if duration > TTL_MAX {
-        return Err("a time to live is at most 100 years; without --ttl the key does not expire".to_owned());
-    }
+    let duration = match parse(text) {
+        Ok(duration) if duration <= TTL_MAX => duration,
+        Err(error) if error != OUT_OF_RANGE => return Err(error),
+        _ => {
+            let range = "a time to live is at most 100 years; without --ttl the key does not expire";
+            return Err(range.to_owned());
+        }
+    };
     let ms = u64::try_from(duration.as_millis()).ok().and_then(NonZeroU64::new);
     ms.filter(|ms| Duration::from_millis(ms.get()) == duration)
         .ok_or_else(|| "a time to live must be a whole number of milliseconds".to_owned())
@@ -75,8 +83,11 @@ mod tests {
         assert_eq!(parse("1h30m"), Ok(Duration::from_secs(5400)));
         assert_eq!(parse("0"), parse("0s"));
         assert_eq!(parse("30"), Err("a duration needs a unit, for example 30s".to_owned()));
-        for text in ["", "s", "-5s", "0s", "0", "1 fortnight", "99999999999999999999s"] {
+        for text in ["", "s", "-5s", "0s", "0", "1 fortnight"] {
             assert!(parse(text).is_err(), "{text}");
+        }
+        for text in ["99999999999999999999s", "0.1ns"] {
+            assert_eq!(parse(text), Err(OUT_OF_RANGE.to_owned()), "{text}");
         }
     }
 
@@ -94,7 +105,9 @@ mod tests {
         assert_eq!(parse_ttl("250ms").map(NonZeroU64::get), Ok(250));
         assert_eq!(parse_ttl("5m").map(NonZeroU64::get), Ok(300_000));
         assert!(parse_ttl("100y").is_ok());
-        assert!(parse_ttl("101y").unwrap_err().starts_with("a time to live is at most 100 years"));
+        for text in ["101y", "99999999999999999999s"] {
+            assert!(parse_ttl(text).unwrap_err().starts_with("a time to live is at most 100 years"));
+        }
         for text in ["1us", "1ms 1us", "0ms", "30"] {
             assert!(parse_ttl(text).is_err(), "{text}");
         }

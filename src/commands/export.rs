@@ -14,6 +14,7 @@ use super::exit::Exit;
 use super::lines::pipeline::{self, INFLIGHT_MAX, Source};
 use super::lines::reader::{Line, Lines};
 use super::lines::words;
+use super::number::number;
 use super::output::{Emit, Hint};
 use super::scan::{self, Pages};
 use super::session::Session;
@@ -76,7 +77,7 @@ pub struct ExportArgs {
     #[arg(long)]
     no_version: bool,
     /// Requests in flight [default: adapts]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=INFLIGHT_MAX))]
+    #[arg(long, value_name = "N", value_parser = number(1..=INFLIGHT_MAX))]
     inflight: Option<u16>,
 }
 

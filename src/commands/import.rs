@@ -12,6 +12,7 @@ use super::lines::entry::Entry;
 use super::lines::pipeline::INFLIGHT_MAX;
 use super::lines::processor::{LineProcessor, ProcessorState, process_lines};
 use super::lines::reader::{Line, Lines};
+use super::number::number;
 use super::output::Emit;
 use super::process::stdin;
 use super::session::Session;
@@ -57,7 +58,7 @@ pub struct ImportArgs {
     #[arg(long)]
     keep_going: bool,
     /// Requests in flight [default: adapts]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=INFLIGHT_MAX))]
+    #[arg(long, value_name = "N", value_parser = number(1..=INFLIGHT_MAX))]
     inflight: Option<u16>,
 }
 

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::error::CommandError;
 use super::exit::Exit;
+use super::number::number;
 use super::output::{Emit, Hint};
 use super::scan::{self, Pages};
 use super::session::Session;
@@ -30,8 +31,8 @@ A pattern matches the whole key. * matches any number of characters, including /
 
 Output:
 One key per line, in no particular order unless --sort is given. Control bytes are escaped as \\xNN and a backslash as \\\\, so that the output \
-can be read back. -0 prints the exact bytes. Only `mqkv serve` is known to list keys that are not UTF-8: other brokers may leave them out, and do not \
-say so.
+can be read back. -0 prints the exact bytes. Keys that the client may not read are left out. Only `mqkv serve` is known to list keys that are not UTF-8: other brokers may leave them \
+out, and do not report it.
 
 Exit status:
 0, even if no key matches.";
@@ -52,7 +53,7 @@ pub struct KeysArgs {
     #[arg(long, conflicts_with_all = ["sort", "limit", "null"])]
     count: bool,
     /// Maximum number of keys
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number(1..=u64::MAX))]
     limit: Option<u64>,
     /// End each key with NUL, without escapes
     #[arg(short = '0', long = "null")]

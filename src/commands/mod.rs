@@ -27,6 +27,7 @@ mod keys;
 pub mod lines;
 mod lock;
 pub mod monitor;
+pub mod number;
 pub mod output;
 mod ping;
 mod pipelined;

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::error::{CommandError, Kind};
 use super::exit::Exit;
+use super::number::number;
 use super::output::Emit;
 use super::session::Session;
 use crate::client::Error;
@@ -30,7 +31,7 @@ too: the client needs no permission for that key.";
 #[command(after_long_help = HELP)]
 pub struct PingArgs {
     /// Number of round trips, one after the other
-    #[arg(short = 'c', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'c', long, value_name = "N", default_value_t = 1, value_parser = number(1..=u32::MAX))]
     count: u32,
 }
 

@@ -29,15 +29,18 @@ pub fn parse(text: &str) -> Result<u64, String> {
         "G" => 30,
         _ => return Err(SHAPE.to_owned()),
     };
-    let number: u64 = number.parse().map_err(|_| SHAPE)?;
-    match number.checked_mul(1 << shift) {
+    if number.is_empty() {
+        return Err(SHAPE.to_owned());
+    }
+    // Only a number of too many digits cannot be parsed.
+    match number.parse().ok().and_then(|number: u64| number.checked_mul(1 << shift)) {
         Some(0) => Err("a size is at least 1".to_owned()),
         // `5` for five megabytes is a slip that would refuse every value.
         Some(1..1024) if unit.is_empty() => {
             Err(format!("a size below 1024 bytes needs a unit: {text}B, {text}K, {text}M or {text}G"))
         }
         Some(bytes) => Ok(bytes),
-        None => Err("the size is too large".to_owned()),
+        None => Err(format!("a size is at most {} bytes", u64::MAX)),
     }
 }
 
@@ -52,8 +55,11 @@ mod tests {
         {
             assert_eq!(parse(text), Ok(bytes), "{text}");
         }
-        for text in ["", "0", "5", "1023", "M", "-1", "1.5M", "1T", "18446744073709551615K"] {
+        for text in ["", "0", "5", "1023", "M", "-1", "1.5M", "1T"] {
             assert!(parse(text).is_err(), "{text}");
+        }
+        for text in ["18446744073709551615K", "999999999999999999999999G"] {
+            assert_eq!(parse(text), Err("a size is at most 18446744073709551615 bytes".to_owned()), "{text}");
         }
         assert_eq!([1, 1500, 4096, 3 << 20].map(|bytes| Size(bytes).to_string()), ["1", "1500", "4K", "3M"]);
     }

@@ -7,6 +7,8 @@ use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use super::error::CommandError;
 use super::similarity::closest;
 use super::url_secret::without_secret;
+use crate::protocol::Timestamp;
+use crate::protocol::topic::Topic;
 
 /// The command line that an error is about.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +51,9 @@ fn missing(error: &Error) -> Option<CommandError> {
 fn unknown_verb(error: &Error, context: &Context<'_>) -> CommandError {
     let verb = texts(error, ContextKind::InvalidSubcommand).join(" ");
     let mut failure = CommandError::usage(format!("unknown command '{}'", without_secret(&verb)));
+    if let Some(what) = what_to_decode(&verb).filter(|_| context.program.ends_with(" decode ")) {
+        return failure.hint(format!("{}{what} {verb}", context.program));
+    }
     if !context.is_first_level {
         // Clap's candidates are similar by a measure that suggests `set` for `list`.
         let similar = texts(error, ContextKind::SuggestedSubcommand);
@@ -67,6 +72,15 @@ fn unknown_verb(error: &Error, context: &Context<'_>) -> CommandError {
     failure
 }
 
+/// Returns what `decode` explains a word as.
+fn what_to_decode(word: &str) -> Option<&'static str> {
+    match word {
+        "-" => Some("frame"),
+        topic if Topic::parse(topic).is_some() => Some("topic"),
+        version => version.parse::<Timestamp>().ok().map(|_| "hlc"),
+    }
+}
+
 fn did_you_mean(context: &Context<'_>, verb: &str) -> String {
     format!("did you mean '{}{verb}'?", context.program)
 }
@@ -81,6 +95,7 @@ fn feature_of_other_tools(verb: &str) -> Option<&'static str> {
         "setex" | "psetex" => "mqkv set KEY VALUE --ttl 30s",
         "mget" => "mqkv get KEY...",
         "dbsize" | "count" => "mqkv keys --count",
+        "version" => "mqkv --version",
         "info" | "status" | "health" => "mqkv doctor checks each step to the store and back",
         "auth" | "login" => "-u USER --password-file FILE, or a context; see mqkv help options",
         "incr" | "decr" | "append" => {
@@ -108,16 +123,22 @@ fn verb_of_other_tools(verb: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns what is meant by an argument that other tools have: Redis's `EX 10` after the key and the value of `set`, for example.
-fn argument_of_other_tools(error: &Error, words: &[OsString]) -> Option<String> {
+/// Returns the verb whose argument an error is about.
+fn verb_of(error: &Error) -> Option<String> {
+    let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return None };
+    let usage = usage.to_string();
+    usage.split_whitespace().find(|word| !["Usage:", "mqkv"].contains(word)).map(str::to_owned)
+}
+
+/// Returns what is meant by an argument that other tools or other verbs have: Redis's `EX 10` after the key and the value of
+/// `set`, for example.
+fn argument_of_other_tools(error: &Error, context: &Context<'_>) -> Option<String> {
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
     }
-    let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return None };
-    let usage = usage.to_string();
-    let verb = usage.split_whitespace().find(|word| !["Usage:", "mqkv"].contains(word))?;
+    let verb = &*verb_of(error)?;
     let word = texts(error, ContextKind::InvalidArg).concat();
-    let typed: Vec<_> = words.iter().filter_map(|typed| typed.to_str()).collect();
+    let typed: Vec<_> = context.words.iter().filter_map(|typed| typed.to_str()).collect();
     let at = typed.iter().rposition(|typed| typed.split('=').next() == Some(&word))?;
     let joined = typed.get(at)?.split_once('=').map(|(_, value)| value);
     let value = joined.or_else(|| typed.get(at.saturating_add(1)).copied());
@@ -134,7 +155,24 @@ fn argument_of_other_tools(error: &Error, words: &[OsString]) -> Option<String> 
         ("set", "px") => ttl("ms", "5000"),
         ("set", "ex" | "expire" | "expiry") => ttl("s", "5"),
         ("set", "xx" | "keepttl" | "get" | "exat" | "pxat") => return None,
-        ("set", _) if !is_option => "set takes one KEY and one VALUE; quote those with blanks".to_owned(),
+        ("set" | "vdel", _) if !is_option => {
+            format!("{verb} takes one KEY and one VALUE; quote those with blanks")
+        }
+        ("get" | "del" | "keys" | "export", "prefix") if is_option => {
+            // In a line there is no program, and `export` runs in none.
+            let is_line = context.program.is_empty();
+            let (program, verb) = match verb {
+                _ if is_line => ("", "keys"),
+                "get" => ("mqkv ", "export"),
+                "del" => ("mqkv ", "keys"),
+                verb => ("mqkv ", verb),
+            };
+            let is_plain = |text: &&str| {
+                text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/_.:-".contains(&byte))
+            };
+            let prefix = value.filter(is_plain).unwrap_or("PREFIX");
+            format!("a pattern has the keys with a prefix: {program}{verb} '{prefix}*'")
+        }
         ("lock", "nonblock" | "nb" | "nowait" | "no-wait" | "try") if is_option => {
             "use -w 0 to try once".to_owned()
         }
@@ -166,8 +204,8 @@ fn reshape(error: &Error, context: &Context<'_>) -> CommandError {
         .take_while(|line| !line.starts_with("Usage: ") && !line.starts_with("For more information"));
     let message = lines.next().unwrap_or_default();
     let message = message.strip_prefix("error: ").unwrap_or(message);
-    let mut failure = CommandError::usage(reword(message));
-    if let Some(hint) = argument_of_other_tools(error, context.words) {
+    let mut failure = CommandError::usage(message);
+    if let Some(hint) = argument_of_other_tools(error, context) {
         return failure.hint(hint);
     }
     let similar = texts(error, ContextKind::SuggestedArg);
@@ -175,35 +213,29 @@ fn reshape(error: &Error, context: &Context<'_>) -> CommandError {
         let meant = closest(typed.trim_start_matches('-'), similar.iter().map(|name| bare_name(name)));
         failure.hints.extend(meant.map(|name| format!("did you mean --{name}?")));
     }
+    let may_be_value = may_be_value(error, context.words);
     // A tip about similar arguments is replaced by the hint.
     let lines = lines.filter(|line| similar.is_empty() || !line.contains("similar"));
+    let lines = lines.filter(|line| may_be_value || !line.starts_with("tip: to pass '"));
     failure.causes.extend(lines.map(|line| line.strip_prefix("tip: ").unwrap_or(line).to_owned()));
     failure
+}
+
+/// Returns whether an unknown option may be meant as a value: as that of `set KEY` and `vdel KEY`, or as a word of `raw`.
+fn may_be_value(error: &Error, words: &[OsString]) -> bool {
+    let (Some(verb), [option]) = (verb_of(error), &*texts(error, ContextKind::InvalidArg)) else {
+        return false;
+    };
+    let is_option = |word: &&OsString| word.as_encoded_bytes().starts_with(option.as_bytes());
+    let before = words.iter().skip_while(|word| **word != *verb).take_while(|word| !is_option(word));
+    let operands = before.filter(|word| !word.as_encoded_bytes().starts_with(b"-")).count().saturating_sub(1);
+    match &*verb {
+        "set" | "vdel" => operands == 1,
+        verb => verb == "raw",
+    }
 }
 
 /// Returns the name of an option without dashes and value.
 fn bare_name(option: &str) -> String {
     option.trim_start_matches('-').split([' ', '=']).next().unwrap_or_default().to_owned()
-}
-
-/// Rewords the errors of Rust's and clap's number parsers.
-fn reword(message: &str) -> String {
-    if let Some((start, limits)) = message.split_once(" is not in ")
-        && let Some((least, most)) = limits.split_once("..")
-        && let Some((start, _)) = start.rsplit_once(": ")
-    {
-        let most = most.trim_start_matches('=');
-        let is_unlimited = ["", "18446744073709551615", "4294967295"].contains(&most);
-        return match is_unlimited {
-            true => format!("{start}: it must be at least {least}"),
-            false => format!("{start}: it must be {least} to {most}"),
-        };
-    }
-    let words = [
-        ("number would be zero for non-zero type", "it must be at least 1"),
-        ("invalid digit found in string", "it is not a number"),
-        ("number too large to fit in target type", "it is too large"),
-    ];
-    let reworded = words.iter().find_map(|(from, to)| Some((message.strip_suffix(from)?, to)));
-    reworded.map_or_else(|| message.to_owned(), |(start, to)| format!("{start}{to}"))
 }

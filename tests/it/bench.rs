@@ -369,7 +369,7 @@ fn invalid_settings_are_usage_errors() {
             "--clients 10000 --inflight 10",
             "error: too many operations in flight: --clients 10000 with --inflight 10\n",
         ),
-        ("--rate 0", "it must be 1 to 1000000"),
+        ("--rate 0", "expected a number from 1 to 1000000"),
         ("scan", "invalid value 'scan'"),
     ] {
         let exit = run(&place, line);

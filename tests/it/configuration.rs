@@ -120,7 +120,13 @@ fn an_invalid_value_of_a_variable_is_reported_with_its_name() {
     let place = Place::new().with_variable("MQKV_PORT", "1883a");
     assert_eq!(
         place.run(&["get", "k"]),
-        "--- stderr\nerror: MQKV_PORT: expected a number from 1 to 65535\n--- exit 78\n"
+        "--- stderr\nerror: MQKV_PORT: expected a number from 1 to 65535, found 1883a\n--- exit 78\n"
+    );
+    let quoted = Place::new().with_variable("MQKV_BROKER", "\"mqtt://h\"");
+    assert_eq!(
+        quoted.run(&["get", "k"]),
+        "--- stderr\nerror: MQKV_BROKER: unknown scheme \"mqtt://\n\
+         hint: remove the quotes: they are part of the value\n--- exit 78\n"
     );
     let place = place.with_variable("MQKV_JSON", "1");
     assert!(place.run(&["get", "k"]).contains("MQKV_PORT"));
@@ -151,7 +157,7 @@ fn an_invalid_setting_in_the_file_is_reported_with_its_line() {
     for (text, message) in [
         ("[context.a]\nread_onyl = true\n", "2: unknown setting read_onyl\nhint: read_only\n"),
         ("[context.a]\nnotls = 'yes'\n", "2: notls: expected true or false, found a text\n"),
-        ("[context.a]\nport = 0\n", "2: port: expected a number from 1 to 65535\n"),
+        ("[context.a]\nport = 0\n", "2: port: expected a number from 1 to 65535, found 0\n"),
         ("[context.a]\nbroker = 'a/h'\n", "2: broker: the broker is not a URL\n"),
         (
             "[context.a]\nprompt_color = 'reddish'\n",

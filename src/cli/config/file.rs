@@ -284,7 +284,11 @@ mod tests {
     #[test]
     fn wrong_types_and_secrets_are_rejected() {
         assert_wrong("[context.a]\nnotls = 'yes'", "2: notls: expected true or false, found a text", &[]);
-        assert_wrong("[context.a]\ntimeout = 5", "2: timeout: expected a duration, for example \"30s\"", &[]);
+        assert_wrong(
+            "[context.a]\ntimeout = 5",
+            "2: timeout: expected a duration, for example \"30s\", found 5",
+            &[],
+        );
         assert_wrong("[context.a]\ncafile = ['a']", "2: cafile: expected a file name, found an array", &[]);
         assert_wrong("context = 1", "1: context: a table is required: [context.NAME]", &[]);
         assert_wrong("default_context = 1", "1: default_context: the name of a context is required", &[]);

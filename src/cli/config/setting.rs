@@ -79,7 +79,7 @@ macro_rules! settings {
             /// Reads the value of a setting.
             ///
             /// # Errors
-            /// Describes the values that are allowed. The message does not contain the value, which can be a secret.
+            /// Describes the values that are allowed. The message does not contain a value that can be a secret.
             pub fn read(
                 &mut self,
                 setting: Setting,
@@ -374,7 +374,7 @@ mod tests {
         assert_eq!(value(&embedded), Some(&EmbeddedStore::Memory));
         assert_eq!(
             of(Setting::Timeout, RawValue::Number(5)).unwrap_err(),
-            "expected a duration, for example \"30s\""
+            "expected a duration, for example \"30s\", found 5"
         );
         assert_eq!(
             of(Setting::Port, RawValue::Other("an array")).unwrap_err(),

@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -11,6 +14,7 @@ use super::document::Content;
 use crate::cli::broker_url::{self, BrokerUrl};
 use crate::cli::options::{ColorWhen, OutputFormat};
 use crate::commands::config_record::SettingValue;
+use crate::commands::number::number;
 use crate::commands::{CommandError, duration};
 use crate::render::style::CustomColor;
 
@@ -49,7 +53,7 @@ pub enum Shown<'a> {
 /// How a type of values is read from a variable or a file, and how it is shown.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Form<T> {
-    /// Reads a value, or describes the values that are allowed: without the value, which can be a secret.
+    /// Reads a value, or describes the values that are allowed.
     pub read: fn(RawValue<'_>, PathBases<'_>) -> Result<T, String>,
     pub show: fn(&T) -> Shown<'_>,
 }
@@ -89,11 +93,20 @@ pub enum EmbeddedStore {
 }
 
 impl<'a> RawValue<'a> {
-    /// Returns the error message that only `what` is allowed. It does not contain the value, which can be a secret.
+    /// Returns the error message that only `what` is allowed, with the value as in [`found`](Self::found).
     fn expected(self, what: &str) -> String {
+        self.found(format!("expected {what}"))
+    }
+
+    /// Adds the value to an error message if it begins as a number does. Another text can be a secret.
+    fn found(self, error: String) -> String {
         match self {
-            Self::Other(name) => format!("expected {what}, found {name}"),
-            _ => format!("expected {what}"),
+            Self::Other(name) => format!("{error}, found {name}"),
+            Self::Number(number) => format!("{error}, found {number}"),
+            _ => match self.text().filter(|text| text.starts_with(|first: char| first.is_ascii_digit())) {
+                Some(text) => format!("{error}, found {text}"),
+                None => error,
+            },
         }
     }
 
@@ -134,19 +147,22 @@ fn text(raw: RawValue<'_>, _: PathBases<'_>) -> Result<String, String> {
 }
 
 fn port(raw: RawValue<'_>, _: PathBases<'_>) -> Result<u16, String> {
-    let port = match raw {
-        RawValue::Number(number) => u16::try_from(number).ok(),
-        _ => raw.text().and_then(|text| text.parse().ok()),
-    };
-    port.filter(|port| *port > 0).ok_or_else(|| raw.expected("a number from 1 to 65535"))
+    in_range(raw, 1..=u16::MAX)
 }
 
 fn count(raw: RawValue<'_>, _: PathBases<'_>) -> Result<u32, String> {
-    match raw {
-        RawValue::Number(number) => u32::try_from(number).ok(),
-        _ => raw.text().and_then(|text| text.parse().ok()),
-    }
-    .ok_or_else(|| raw.expected("a number"))
+    in_range(raw, 0..=u32::MAX)
+}
+
+fn in_range<T>(raw: RawValue<'_>, range: RangeInclusive<T>) -> Result<T, String>
+where
+    T: FromStr + PartialOrd + Display + Clone + Send + Sync,
+{
+    let text = match raw {
+        RawValue::Number(number) => number.to_string(),
+        _ => raw.text().unwrap_or_default().to_owned(),
+    };
+    number(range)(&text).map_err(|error| raw.found(error))
 }
 
 fn switch(raw: RawValue<'_>, _: PathBases<'_>) -> Result<bool, String> {
@@ -182,11 +198,11 @@ fn store(raw: RawValue<'_>, bases: PathBases<'_>) -> Result<EmbeddedStore, Strin
 }
 
 fn wait(raw: RawValue<'_>, _: PathBases<'_>) -> Result<Duration, String> {
-    duration::parse(duration_text(raw)?)
+    duration::parse(duration_text(raw)?).map_err(|error| raw.found(error))
 }
 
 fn keep_alive(raw: RawValue<'_>, _: PathBases<'_>) -> Result<Duration, String> {
-    duration::parse_keep_alive(duration_text(raw)?)
+    duration::parse_keep_alive(duration_text(raw)?).map_err(|error| raw.found(error))
 }
 
 fn duration_text(raw: RawValue<'_>) -> Result<&str, String> {

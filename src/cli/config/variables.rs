@@ -185,7 +185,15 @@ fn of_variable(rank: Rank, name: &str) -> Origin {
 
 fn read(layer: &mut Settings, setting: Setting, value: &OsStr, origin: &Origin) -> Result<(), CommandError> {
     let read = layer.read(setting, RawValue::Word(value), PathBases::default(), origin);
-    read.map_err(|what| origin.error(setting, &what))
+    read.map_err(|what| {
+        let error = origin.error(setting, &what);
+        match value.as_encoded_bytes() {
+            [first @ (b'"' | b'\''), .., last] if first == last => {
+                error.hint("remove the quotes: they are part of the value")
+            }
+            _ => error,
+        }
+    })
 }
 
 #[cfg(test)]

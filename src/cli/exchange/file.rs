@@ -521,7 +521,7 @@ on_join = "discard"
              before_join = 'later'",
             &[
                 "4:8: root: unknown scheme http://",
-                "5:14: keep_alive: expected a duration, for example \"30s\"",
+                "5:14: keep_alive: expected a duration, for example \"30s\", found 5",
                 "6:17: password_file: expected a file name",
                 "7:11: on_join is \"offer\" or \"discard\"",
                 "8:15: before_join is \"refuse\" or \"accept\"",

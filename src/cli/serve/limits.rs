@@ -3,6 +3,7 @@
 use clap::Args;
 
 use crate::broker::Settings;
+use crate::commands::number::number;
 use crate::commands::size::{self, Size};
 use crate::ledger::RESERVE_BYTES;
 use crate::protocol::key::VALUE_BYTES_MAX;
@@ -29,7 +30,7 @@ const WATCHES_MIN: usize = 16 * 1024;
 #[command(next_help_heading = "Limits")]
 pub struct LimitArgs {
     /// Maximum number of keys [default: 10,000,000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number(1..=u64::MAX))]
     pub keys_max: Option<u64>,
     /// Maximum size of a value [default: 64M]
     ///
@@ -47,10 +48,10 @@ pub struct LimitArgs {
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub memory_max: Option<u64>,
     /// Maximum number of connections [default: 10,000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = number(1..=u32::MAX), hide_short_help = true)]
     pub connections_max: Option<u32>,
     /// Maximum of watched keys per client [default: 100,000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = number(1..=u64::MAX), hide_short_help = true)]
     pub watches_max: Option<u64>,
     /// Maximum of waiting messages per client [default: 128M]
     ///
@@ -61,7 +62,7 @@ pub struct LimitArgs {
     ///
     /// Counts the failed logins with a password from one address. Half of them may be of one user. Above it, logins from the address are refused with the reason code 0x9F, except
     /// with a password that has been correct since the start.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = number(1..=u32::MAX), hide_short_help = true)]
     pub login_failures_max: Option<u32>,
 }
 

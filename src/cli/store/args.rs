@@ -9,6 +9,7 @@ use crate::cli::serve::cluster::ClusterArgs;
 use crate::cli::serve::limits::LimitArgs;
 use crate::cli::serve::operations::OperationsArgs;
 use crate::cli::serve::persistence::PersistenceArgs;
+use crate::commands::number::number;
 use crate::commands::{CommandError, size};
 use crate::server::external::requests::RequestFilter;
 
@@ -98,7 +99,7 @@ pub enum Identity {
 #[command(next_help_heading = "Limits")]
 pub struct StoreLimitArgs {
     /// Maximum number of keys [default: 10,000,000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number(1..=u64::MAX))]
     keys_max: Option<u64>,
     /// Maximum size of a value [default: 64M]
     ///
@@ -111,7 +112,7 @@ pub struct StoreLimitArgs {
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory_max: Option<u64>,
     /// Maximum of watched keys per client [default: 100,000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = number(1..=u64::MAX), hide_short_help = true)]
     watches_max: Option<u64>,
 }
 

@@ -22,6 +22,7 @@ use self::report::{BenchEnd, BenchReport, BenchSettings, Failure, FailureCount, 
 use super::duration;
 use super::error::CommandError;
 use super::exit::Exit;
+use super::number::number;
 use super::output::Emit;
 use super::process::signal::{Signal, Signals};
 use super::session::Session;
@@ -32,15 +33,15 @@ use crate::random;
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 const WARMUP_DEFAULT: Duration = Duration::from_secs(1);
 const CLIENTS_DEFAULT: u32 = 10;
-const CLIENTS_MAX: i64 = 10_000;
+const CLIENTS_MAX: u32 = 10_000;
 /// With a rate, requests in flight are room for a store that is slower for a while.
 const INFLIGHT_DEFAULT_WITH_RATE: u32 = 64;
 /// The most requests in flight, of all clients together.
 const SLOTS_MAX: u32 = 65_536;
-const RATE_MAX: i64 = 1_000_000;
+const RATE_MAX: u32 = 1_000_000;
 const SIZE_DEFAULT: u64 = 100;
 const KEYS_DEFAULT: u32 = 1000;
-const KEYS_MAX: i64 = 1_000_000;
+const KEYS_MAX: u32 = 1_000_000;
 const PREFIX_DEFAULT: &str = "mqkv-bench/";
 /// The time to live of keys, from the planned end on.
 const TTL_AFTER_END: Duration = Duration::from_secs(10 * 60);
@@ -108,26 +109,26 @@ pub struct BenchArgs {
     #[arg(short = 'd', long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "count")]
     duration: Option<Duration>,
     /// Measure N operations
-    #[arg(short = 'c', long, value_name = "N")]
+    #[arg(short = 'c', long, value_name = "N", value_parser = number(NonZeroU64::MIN..=NonZeroU64::MAX))]
     count: Option<NonZeroU64>,
     /// Number of MQTT sessions [default: 10]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=CLIENTS_MAX))]
+    #[arg(long, value_name = "N", value_parser = number(1..=CLIENTS_MAX))]
     clients: Option<u32>,
     /// Operations in flight per client [default: 1]
     ///
     /// With --rate the default is 64, or the broker's Receive Maximum if that is less: room for a store that is slower for a while.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(SLOTS_MAX)))]
+    #[arg(long, value_name = "N", value_parser = number(1..=SLOTS_MAX))]
     inflight: Option<u32>,
     /// Operations per second, of all clients together
     ///
     /// By default, each operation follows the one before it.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=RATE_MAX))]
+    #[arg(long, value_name = "N", value_parser = number(1..=RATE_MAX))]
     rate: Option<u32>,
     /// Size of the values [default: 100B]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     size: Option<u64>,
     /// Number of keys of set, get and mix [default: 1000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=KEYS_MAX))]
+    #[arg(long, value_name = "N", value_parser = number(1..=KEYS_MAX))]
     keys: Option<u32>,
     /// Time before the measurement [default: 1s; 0 with -c]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse_or_zero)]

@@ -12,6 +12,7 @@ use crate::clock;
 use crate::commands::args::kind::ValueKind;
 use crate::commands::error::CommandError;
 use crate::commands::exit::Exit;
+use crate::commands::number::number;
 use crate::commands::output::Emit;
 use crate::commands::session::Session;
 use crate::commands::watch::record::Watched;
@@ -28,7 +29,7 @@ pub struct ConflictsArgs {
     #[arg(long, value_name = "LEAF", add = ValueKind::Leaf)]
     leaf: Option<String>,
     /// Only conflicts after this one
-    #[arg(long, value_name = "ID", add = ValueKind::Conflict)]
+    #[arg(long, value_name = "ID", add = ValueKind::Conflict, value_parser = number(0..=u64::MAX))]
     since: Option<u64>,
     /// Go on with new conflicts until a signal
     #[arg(long)]

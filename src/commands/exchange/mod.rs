@@ -24,6 +24,7 @@ use super::args::kind::ValueKind;
 use super::batch_args::BatchMode;
 use super::error::CommandError;
 use super::exit::Exit;
+use super::number::number;
 use super::output::Emit;
 use super::session::Session;
 use crate::client::Access;
@@ -107,7 +108,7 @@ enum ExchangeVerb {
     /// The output is the exact value, as that of get.
     Value {
         /// Number of the conflict
-        #[arg(value_name = "ID", add = ValueKind::Conflict, value_parser = clap::value_parser!(u64).range(1..))]
+        #[arg(value_name = "ID", add = ValueKind::Conflict, value_parser = number(1..=u64::MAX))]
         id: u64,
     },
     /// Remove conflicts that are dealt with
@@ -135,7 +136,7 @@ enum ExchangeVerb {
 #[derive(Debug, Args)]
 struct ClearArgs {
     /// Numbers of the conflicts
-    #[arg(value_name = "ID", add = ValueKind::Conflict, value_parser = clap::value_parser!(u64).range(1..), required_unless_present = "all", conflicts_with = "all")]
+    #[arg(value_name = "ID", add = ValueKind::Conflict, value_parser = number(1..=u64::MAX), required_unless_present = "all", conflicts_with = "all")]
     ids: Vec<u64>,
     /// Remove all conflicts of the node
     #[arg(long)]

@@ -12,6 +12,7 @@ use crate::commands::args::kind::ValueKind;
 use crate::commands::duration;
 use crate::commands::error::{CommandError, Kind};
 use crate::commands::exit::Exit;
+use crate::commands::number::number;
 use crate::commands::output::Emit;
 use crate::commands::session::Session;
 use crate::protocol::exchange::{Answer, Command, Refusal};
@@ -28,7 +29,7 @@ pub struct StatusArgs {
     /// Require that N leaves or more have joined
     ///
     /// Without it, a root that no leaf has joined is synchronized.
-    #[arg(long, value_name = "N", conflicts_with = "leaf")]
+    #[arg(long, value_name = "N", conflicts_with = "leaf", value_parser = number(0..=u64::MAX))]
     leaves: Option<u64>,
     /// Wait until all is synchronized, at most DURATION
     #[arg(short = 'w', long, value_name = "DURATION", value_parser = duration::parse)]

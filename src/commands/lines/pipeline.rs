@@ -8,7 +8,7 @@ use crate::clock;
 use crate::commands::error::CommandError;
 
 /// The greatest number of requests in flight that an option accepts.
-pub const INFLIGHT_MAX: i64 = 1024;
+pub const INFLIGHT_MAX: u16 = 1024;
 /// The limit of the bytes in flight; a single request or answer may be larger.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -254,7 +254,7 @@ mod tests {
         let mut answers = answers.peekable();
         while answers.peek().is_some() || !in_flight.is_empty() {
             while counted.bytes < BYTES_MAX
-                && in_flight.len() < usize::try_from(INFLIGHT_MAX).unwrap()
+                && in_flight.len() < usize::from(INFLIGHT_MAX)
                 && let Some(answer) = answers.next()
             {
                 in_flight.push_back((counted.add(&request(access, request_bytes)), answer));

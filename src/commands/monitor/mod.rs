@@ -21,6 +21,7 @@ use super::args::kind::ValueKind;
 use super::duration;
 use super::error::CommandError;
 use super::exit::Exit;
+use super::number::number;
 use super::output::Emit;
 use super::process::signal::Signals;
 use super::process::stdout;
@@ -92,7 +93,7 @@ pub struct MonitorArgs {
     #[arg(long)]
     full: bool,
     /// Exit after N records
-    #[arg(short = 'c', long, value_name = "N")]
+    #[arg(short = 'c', long, value_name = "N", value_parser = number(NonZeroU64::MIN..=NonZeroU64::MAX))]
     count: Option<NonZeroU64>,
     /// Exit after DURATION
     ///

@@ -22,6 +22,7 @@ use super::args::key::KeyListArgs;
 use super::duration;
 use super::error::{CommandError, Kind};
 use super::exit::Exit;
+use super::number::number;
 use super::output::{Emit, Hint};
 use super::process::signal::Signals;
 use super::process::stdout;
@@ -94,7 +95,7 @@ pub struct WatchArgs {
     #[arg(long, value_name = "P", conflicts_with_all = ["key_words", "key_options", "key_hex", "key_base64"])]
     prefix: Option<OsString>,
     /// Exit after N changes (SET, DELETE and RESYNC)
-    #[arg(short = 'c', long, value_name = "N")]
+    #[arg(short = 'c', long, value_name = "N", value_parser = number(NonZeroU64::MIN..=NonZeroU64::MAX))]
     count: Option<NonZeroU64>,
     /// Exit after DURATION
     ///
