@@ -5,7 +5,7 @@
 
 use crate::commands::CommandError;
 use crate::commands::lines::operators::{ONE_VERB, Scan, operator, redirection, refuse, unsupported};
-use crate::commands::lines::words::{Word, split};
+use crate::commands::lines::words::{Word, is_blank, split};
 use crate::render::escape::{self, is_safe};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ pub fn split_partial(text: &[u8]) -> Option<PartialLine> {
     let offset = text.len().saturating_sub(statement.len());
     let mut start = 0;
     for found in Scan::new(statement) {
-        if found.byte.is_ascii_whitespace() {
+        if is_blank(found.byte) {
             start = found.at.saturating_add(1);
         }
     }
@@ -243,6 +243,7 @@ mod tests {
         let (words, target) = parsed("get k > 'a file'");
         assert_eq!((words.len(), target), (2, OutputTarget::File(b"a file".to_vec())));
         assert_eq!(parsed("get k >file").1, OutputTarget::File(b"file".to_vec()));
+        assert_eq!(parsed("get k >'a > b'").1, OutputTarget::File(b"a > b".to_vec()));
     }
 
     #[test]
@@ -250,6 +251,7 @@ mod tests {
         assert_eq!(to_screen("set k 'a | b'"), ["set", "k", "a | b"]);
         assert_eq!(to_screen(r#"set k "a \" | b""#), ["set", "k", "a \" | b"]);
         assert_eq!(to_screen("set k a|b"), ["set", "k", "a|b"]);
+        assert_eq!(to_screen(r#"set k {"a":"|"}"#), ["set", "k", r#"{"a":"|"}"#]);
         assert_eq!(to_screen("set k a>b"), ["set", "k", "a>b"]);
         assert_eq!(to_screen("set k '|'"), ["set", "k", "|"]);
         assert_eq!(to_screen(r"set k \| \>"), ["set", "k", "|", ">"]);
@@ -278,6 +280,8 @@ mod tests {
     fn a_pasted_text_has_a_statement_per_line_unless_quotes_span_lines() {
         assert_eq!(statements(b"get a\nget b\n"), [b"get a".as_slice(), b"get b", b""]);
         assert_eq!(statements(b"set k 'one\ntwo'\nget k"), [b"set k 'one\ntwo'".as_slice(), b"get k"]);
+        assert_eq!(statements(b"get k | sed s'/a\n/b/'\n"), [b"get k | sed s'/a\n/b/'".as_slice(), b""]);
+        assert_eq!(statements(b"\\! echo a'\n'b"), [b"\\! echo a'\n'b"]);
         assert_eq!(statements(b"set k C:\\\nget k"), [b"set k C:\\".as_slice(), b"get k"]);
         assert_eq!(statements(b""), [b"".as_slice()]);
     }
@@ -287,7 +291,7 @@ mod tests {
         for open in ["set k 'v", "set k \"v\\\"", "get a\nset k '"] {
             assert!(is_open(open.as_bytes()), "{open}");
         }
-        for closed in ["", "set k v", "set k 'v'", r"set k \'", "set k 'a\nb'"] {
+        for closed in ["", "set k v", "set k 'v'", r"set k \'", "set k 'a\nb'", "set k don't", "set k {\"a"] {
             assert!(!is_open(closed.as_bytes()), "{closed}");
         }
     }

@@ -30,6 +30,7 @@ Lines:
 Quotes:
   'a b'                  every character is literal
   \"a\\tb\\xFF\"             interprets \\n \\r \\t \\0 \\e \\\\ \\\" \\xNN
+  {\"a\":1}                a quote within a word is literal, and so is the rest
   a\\ b  C:\\temp          \\ escapes a blank, a quote and \\ # | >; before other
                          characters it is literal, also in double quotes
 

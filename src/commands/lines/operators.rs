@@ -1,6 +1,6 @@
 //! Operators of a shell in a line of a batch or of the prompt (pure).
 
-use super::words;
+use super::words::{self, is_blank, is_quote, opens_quote};
 use crate::commands::error::CommandError;
 
 /// The hint where another verb follows.
@@ -89,7 +89,7 @@ pub fn redirection(line: &[u8]) -> Option<(u8, usize)> {
 
 /// Returns the words of a line with their quotes.
 fn raw_words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let blanks = Scan::new(line).filter(|found| found.byte.is_ascii_whitespace());
+    let blanks = Scan::new(line).filter(|found| is_blank(found.byte));
     let ends = blanks.map(|found| found.at).chain([line.len()]);
     let starts_and_ends = ends.scan(0, |start, end| {
         let word = line.get(*start..end);
@@ -112,7 +112,11 @@ pub struct Unquoted {
 pub struct Scan<'a> {
     text: &'a [u8],
     at: usize,
-    begins_word: bool,
+    word_start: usize,
+    /// Whether the word has had a literal quote.
+    is_literal: bool,
+    /// Whether the rest is for the shell of the system, in which every quote opens.
+    is_shell: bool,
     is_comment: bool,
     /// Whether the text ends within quotes, once all bytes were read.
     pub is_open: bool,
@@ -121,8 +125,9 @@ pub struct Scan<'a> {
 impl<'a> Scan<'a> {
     /// Starts at the beginning of a text.
     pub fn new(text: &'a [u8]) -> Self {
-        let is_comment = text.trim_ascii_start().starts_with(b"#");
-        Self { text, at: 0, begins_word: true, is_comment, is_open: false }
+        let begins_with = |start: &[u8]| text.trim_ascii_start().starts_with(start);
+        let (is_shell, is_comment) = (begins_with(b"\\!"), begins_with(b"#"));
+        Self { text, at: 0, word_start: 0, is_literal: false, is_shell, is_comment, is_open: false }
     }
 
     fn step(&mut self) -> Option<u8> {
@@ -160,15 +165,31 @@ impl Iterator for Scan<'_> {
                 }
                 continue;
             }
-            let begins_word = self.begins_word;
-            self.begins_word = byte.is_ascii_whitespace();
+            let before = self.text.get(self.word_start..at).unwrap_or_default();
+            let begins_word = before.is_empty();
             match byte {
-                b'\'' | b'"' => self.skip_quoted(byte),
+                b'\'' | b'"' if self.is_shell || !self.is_literal && opens_quote(before) => {
+                    self.skip_quoted(byte);
+                    continue;
+                }
                 // A line feed ends the statement all the same.
-                b'\\' if self.text.get(self.at) != Some(&b'\n') => drop(self.step()),
-                b'\\' => {}
-                _ => return Some(Unquoted { byte, at, begins_word }),
+                b'\\' if !self.is_literal => {
+                    if self.text.get(self.at) != Some(&b'\n') {
+                        self.step();
+                    }
+                    continue;
+                }
+                b'|' | b'>' if begins_word => {
+                    self.is_shell |= byte == b'|';
+                    self.word_start = self.at;
+                }
+                _ if is_blank(byte) => {
+                    self.word_start = self.at;
+                    self.is_literal = false;
+                }
+                _ => self.is_literal |= is_quote(byte) && !self.is_shell,
             }
+            return Some(Unquoted { byte, at, begins_word });
         }
     }
 }
@@ -192,9 +213,16 @@ mod tests {
             assert_eq!(error.message, format!("{operator} is not supported in a line"), "{line}");
         }
         assert_eq!(refuse_all(b"get a >file").unwrap_err().hints[1], "as text: '>file'");
-        for line in
-            ["set k a|b", "set k '|'", r"set k \|", "set k \"a; b\"", "set k a->b", "# a | b; c", "get k"]
-        {
+        for line in [
+            "set k a|b",
+            r#"set k {"a":";"} {"b"|c}"#,
+            "set k '|'",
+            r"set k \|",
+            "set k \"a; b\"",
+            "set k a->b",
+            "# a | b; c",
+            "get k",
+        ] {
             assert!(refuse_all(line.as_bytes()).is_ok(), "{line}");
         }
     }

@@ -7,6 +7,8 @@ use std::fmt;
 pub enum LineError {
     /// A quote is not closed.
     Unclosed { quote: char, column: usize },
+    /// A word continues behind its closing quote.
+    Joined { column: usize },
     /// `\x` in double quotes without two hexadecimal digits.
     Hex { column: usize },
     /// A backslash in a list of keys that begins neither `\\` nor `\xNN`.
@@ -26,10 +28,11 @@ pub struct Word {
 
 /// Splits a line into words.
 ///
-/// Blanks separate words. Single quotes keep every character; double quotes interpret `\n`, `\r`, `\t`, `\0`, `\e`, `\\`,
-/// `\"` and `\xNN`. Outside quotes a backslash escapes a blank, a quote, `#`, `|`, `>` or a backslash. Before any other
-/// character a backslash is literal, so that `C:\temp` keeps it. A line that begins with `#` has no words; elsewhere `#` is
-/// an ordinary character.
+/// Blanks separate words. A quote opens where a word begins, or behind `--name=`, and its closing quote ends the word. Single
+/// quotes keep every character; double quotes interpret `\n`, `\r`, `\t`, `\0`, `\e`, `\\`, `\"` and `\xNN`. Elsewhere a quote
+/// is literal, and so is the rest of its word: `{"a":"\\"}` is JSON. Before it a backslash escapes a blank, a quote, `#`, `|`,
+/// `>` or a backslash. Before any other character a backslash is literal, so that `C:\temp` keeps it. A line that begins with
+/// `#` has no words; elsewhere `#` is an ordinary character.
 pub fn split(line: &[u8]) -> Result<Vec<Word>, LineError> {
     words_of(&mut Cursor::new(line))
 }
@@ -49,7 +52,7 @@ fn words_of(rest: &mut Cursor<'_>) -> Result<Vec<Word>, LineError> {
             None => return Ok(words),
             Some(b'#') if words.is_empty() => return Ok(words),
             Some(first) => {
-                let is_quoted = matches!(first, b'"' | b'\'');
+                let is_quoted = is_quote(first);
                 words.push(Word { bytes: word(rest)?, is_quoted });
             }
         }
@@ -112,8 +115,24 @@ impl<'a> Cursor<'a> {
     }
 }
 
-fn is_blank(byte: u8) -> bool {
+/// Returns whether a byte separates words.
+#[must_use]
+pub fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
+}
+
+/// Returns whether a byte is a quote, which opens only where [`opens_quote`] says.
+#[must_use]
+pub fn is_quote(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\'')
+}
+
+/// Returns whether a quote behind this part of a word opens: at the beginning of the word, or of the value of an option.
+#[must_use]
+pub fn opens_quote(before: &[u8]) -> bool {
+    let is_option =
+        |(last, name): (&u8, &[u8])| *last == b'=' && name.starts_with(b"-") && !name.contains(&b'=');
+    before.is_empty() || before.split_last().is_some_and(is_option)
 }
 
 /// Returns the next word if it has no quote, escape or NUL: most words have none, and are copied at once.
@@ -134,27 +153,22 @@ fn word(rest: &mut Cursor<'_>) -> Result<Vec<u8>, LineError> {
     if let Some(word) = plain_word(rest) {
         return Ok(word);
     }
+    let start = rest.at;
     let mut out = Vec::new();
+    let mut is_literal = false;
     while let Some(byte) = rest.peek().filter(|byte| !is_blank(*byte)) {
+        let before = rest.line.get(start..rest.at).unwrap_or_default();
+        let opens = is_quote(byte) && !is_literal && opens_quote(before);
         rest.next();
         let column = rest.at;
         match byte {
-            b'\'' => loop {
-                match rest.next() {
-                    Some(b'\'') => break,
-                    Some(byte) => out.push(byte),
-                    None => return Err(LineError::Unclosed { quote: '\'', column }),
+            quote if opens => {
+                put_quoted(&mut out, rest, quote)?;
+                if rest.peek().is_some_and(|byte| !is_blank(byte)) {
+                    return Err(LineError::Joined { column: rest.at.saturating_add(1) });
                 }
-            },
-            b'"' => loop {
-                match rest.next() {
-                    Some(b'"') => break,
-                    Some(b'\\') => put_escaped(&mut out, rest)?,
-                    Some(byte) => out.push(byte),
-                    None => return Err(LineError::Unclosed { quote: '"', column }),
-                }
-            },
-            b'\\' => match rest.peek() {
+            }
+            b'\\' if !is_literal => match rest.peek() {
                 Some(byte @ (b' ' | b'\t' | b'\'' | b'"' | b'\\' | b'#' | b'|' | b'>')) => {
                     rest.next();
                     out.push(byte);
@@ -162,10 +176,26 @@ fn word(rest: &mut Cursor<'_>) -> Result<Vec<u8>, LineError> {
                 _ => out.push(b'\\'),
             },
             0 => return Err(LineError::Nul { column }),
-            byte => out.push(byte),
+            byte => {
+                is_literal |= is_quote(byte);
+                out.push(byte);
+            }
         }
     }
     Ok(out)
+}
+
+/// Appends what is in quotes; the cursor is behind the opening one.
+fn put_quoted(out: &mut Vec<u8>, rest: &mut Cursor<'_>, quote: u8) -> Result<(), LineError> {
+    let column = rest.at;
+    loop {
+        match rest.next() {
+            Some(byte) if byte == quote => return Ok(()),
+            Some(b'\\') if quote == b'"' => put_escaped(out, rest)?,
+            Some(byte) => out.push(byte),
+            None => return Err(LineError::Unclosed { quote: quote.into(), column }),
+        }
+    }
 }
 
 /// Appends what an escape sequence in double quotes stands for; the cursor is behind its backslash.
@@ -203,6 +233,9 @@ impl fmt::Display for LineError {
         match self {
             Self::Unclosed { quote, column } => {
                 write!(out, "unclosed quote {quote} at column {column}")
+            }
+            Self::Joined { column } => {
+                write!(out, "unexpected text behind a quote at column {column}: quotes enclose a whole word")
             }
             Self::Hex { column } => {
                 let cause =
@@ -243,9 +276,22 @@ mod tests {
     #[test]
     fn blanks_separate_words_and_quotes_join_them() {
         assert_eq!(words(" set\tk  v \r"), ["set", "k", "v"]);
-        assert_eq!(words(r#"set 'a b' "c d" e"f g"'h'"#), ["set", "a b", "c d", "ef gh"]);
+        assert_eq!(
+            words(r#"set 'a b' "c d" --key="e f" -k='g h'"#),
+            ["set", "a b", "c d", "--key=e f", "-k=g h"]
+        );
         assert_eq!(words(r#"set k '' """#), ["set", "k", "", ""]);
         assert_eq!(words(r"set a\ b \'q\' \\ \#x \| \>f"), ["set", "a b", "'q'", "\\", "#x", "|", ">f"]);
+    }
+
+    #[test]
+    fn a_quote_within_a_word_is_literal_and_so_is_what_follows() {
+        for json in [r#"{"a":1}"#, r#"{"a":"x\"y\\"}"#, r#"["it's",""]"#, r#"-{"a"="b"}"#] {
+            assert_eq!(words(&format!("set k {json}")), ["set", "k", json]);
+        }
+        assert_eq!(words("set k don't"), ["set", "k", "don't"]);
+        assert_eq!(words(r#"set k don\'t {\"a\":1} a\ "b"#), ["set", "k", "don't", r#"{"a":1}"#, "a \"b"]);
+        assert_eq!(words(r#"set k {"a": 1}"#), ["set", "k", r#"{"a":"#, "1}"]);
     }
 
     #[test]
@@ -301,6 +347,8 @@ mod tests {
         assert_eq!(error("set k 'v"), LineError::Unclosed { quote: '\'', column: 7 });
         assert_eq!(error("set k \"v"), LineError::Unclosed { quote: '"', column: 7 });
         assert_eq!(error("set k \"v\\"), LineError::Unclosed { quote: '"', column: 7 });
+        assert_eq!(error("set k 'v'w"), LineError::Joined { column: 10 });
+        assert_eq!(error(r#"set k --value=""'w'"#), LineError::Joined { column: 17 });
         for line in [r#"set k "\x4""#, r#"set k "\xg0""#] {
             assert_eq!(error(line), LineError::Hex { column: 8 }, "{line}");
         }
