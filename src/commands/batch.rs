@@ -21,16 +21,8 @@ use super::process::stdin;
 use super::session::Session;
 use crate::client::{Client, Error, RawRequest, Response};
 use crate::protocol::Key;
-use crate::render::escape::escape;
 use crate::render::json::Json;
-use crate::render::{Format, Progress, Record, Rendered, Style, Widths, negative, notice};
-
-/// The number of lines with a negative answer, and the first of them.
-#[derive(Debug)]
-struct AnsweredNo {
-    lines: u64,
-    first: Place,
-}
+use crate::render::{Progress, Record, Rendered, Style, Widths, notice};
 
 /// The number of valid lines of `--dry-run`.
 #[derive(Debug, Serialize)]
@@ -57,11 +49,7 @@ pub async fn run(args: BatchArgs, session: &Session, emit: Emit<'_>) -> Result<E
     };
     process_lines(&mut batch, lines).await?;
     let Batch { state, emit, answered, .. } = batch;
-    let noes = state.errors.noes();
     let exit = state.errors.finish()?;
-    if let Some((lines, first)) = noes {
-        emit(&AnsweredNo { lines, first })?;
-    }
     if args.dry_run {
         emit(&Validated { lines: answered, dry_run: true })?;
     }
@@ -324,22 +312,6 @@ fn with_format(line: &[u8], error: CommandError) -> CommandError {
     };
     let message = "a JSON object is not a command".to_owned();
     CommandError { message, hints: vec![hint.to_owned()], ..error }
-}
-
-impl Record for AnsweredNo {
-    fn json(&self, _: &Json<'_>) -> Rendered {
-        Rendered::default()
-    }
-
-    fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
-        let first = escape(self.first.to_string().as_bytes());
-        match self.lines {
-            // On a terminal each of them has been reported.
-            _ if style.format == Format::Text => Rendered::default(),
-            1 => negative(&format!("{first}: negative answer"), style),
-            lines => negative(&format!("{first}: the first of {lines} negative answers"), style),
-        }
-    }
 }
 
 impl Record for Validated {

@@ -40,16 +40,15 @@ fn batch(place: &Place, server: &Server, options: &[&str], lines: &str) -> Strin
 fn answers_keep_the_order_of_the_lines_and_each_line_sees_the_effects_of_earlier_ones() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
-    let (mut lines, mut answers) = (String::new(), String::new());
+    let (mut lines, mut answers, mut errors) = (String::new(), String::new(), String::new());
     for number in 0..500 {
         write!(lines, "set k {number}\nget k\ndel k\nget k\n").unwrap();
         write!(answers, "{number}\n\n").unwrap();
+        writeln!(errors, "error: standard input:{}: key not found: k", 4 * number + 4).unwrap();
     }
     assert_eq!(
         batch(&place, &server, &[], &lines),
-        format!(
-            "--- stdout\n{answers}--- stderr\nerror: standard input:4: the first of 500 negative answers\n--- exit 1\n"
-        )
+        format!("--- stdout\n{answers}--- stderr\n{errors}--- exit 1\n")
     );
     assert_eq!(
         batch(&place, &server, &["--inflight", "1"], "set k v\nget k\n"),
@@ -79,8 +78,27 @@ fn a_line_of_several_requests_is_ordered_with_the_lines_around_it() {
     let lines = "set a 1\nset b 2\ndel a b\nset a 3\nkeys\nget a\nget b\n";
     assert_eq!(
         batch(&place, &server, &[], lines),
-        "--- stdout\na\n3\n\n--- stderr\nerror: standard input:7: negative answer\n--- exit 1\n"
+        "--- stdout\na\n3\n\n--- stderr\nerror: standard input:7: key not found: b\n--- exit 1\n"
     );
+}
+
+#[test]
+fn json_in_a_line_keeps_its_quotes_or_is_refused() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let lines = r#"set j {"a":"x\"y\\"}
+vdel j {"a":1}
+get j
+raw SET r ["it's"]
+get r
+"#;
+    let answers = "--- stdout\n{\"a\":\"x\\\\\"y\\\\\\\\\"}\n+OK\n[\"it's\"]\n";
+    let shown = batch(&place, &server, &["--keep-going"], lines);
+    assert!(shown.starts_with(answers) && shown.ends_with("--- exit 1\n"), "{shown}");
+    for line in [r#"set j {"a": 1}"#, r#"set j {"a": "b"}"#, r#"vdel j {"a": 1}"#, "set j 'a'b"] {
+        let shown = batch(&place, &server, &[], line);
+        assert!(shown.ends_with("--- exit 2\n") && !shown.contains("stdout"), "{line}: {shown}");
+    }
 }
 
 #[test]
@@ -129,7 +147,8 @@ fn requests_sent_before_the_first_error_was_seen_are_awaited_and_reported() {
             &["batch", "-"],
             b"set a 1\nset b 1\n\nget b\nget none\n"
         ),
-        "--- stdout\n1\n\n--- stderr\nerror: standard input:1: the store refused the request: syntax error\n  \
+        "--- stdout\n1\n\n--- stderr\nerror: standard input:5: key not found: none\n\
+         error: standard input:1: the store refused the request: syntax error\n  \
          lines 2 to 5 were sent: 2 succeeded, 1 with a negative answer; no later line was sent\n--- exit 76\n"
     );
     fake.end();
@@ -143,7 +162,8 @@ fn keep_going_runs_all_lines_and_exits_with_the_greatest_code() {
     let shown = batch(&place, &server, &["--keep-going"], lines);
     assert!(
         shown.starts_with(
-            "--- stdout\n\n2\n--- stderr\nerror: standard input:2: the store refused the request: "
+            "--- stdout\n\n2\n--- stderr\nerror: standard input:1: key not found: none\n\
+             error: standard input:2: the store refused the request: "
         ),
         "{shown}"
     );

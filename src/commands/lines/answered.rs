@@ -5,7 +5,7 @@ use crate::commands::error::{CommandError, Place};
 use crate::render::escape::escape;
 use crate::render::json::Json;
 use crate::render::style::{Paint, paint};
-use crate::render::{Format, Record, Rendered, Style, Widths, rendered};
+use crate::render::{Record, Rendered, Style, Widths, rendered};
 
 /// A record of the verb on a line.
 #[derive(Debug)]
@@ -45,8 +45,6 @@ impl Record for Answered<'_> {
         let place = escape(self.place.to_string().as_bytes());
         let label = paint("error:", Paint::Error, style.color_stderr);
         let stderr = match rendered.stderr.strip_prefix(&label) {
-            // A program sees it in the output, and many lines may be answered so: their number is reported at the end.
-            Some(_) if style.format != Format::Text => String::new(),
             Some(message) => format!("{label} {place}:{message}"),
             None => format!("{place}: {}", rendered.stderr),
         };
@@ -92,11 +90,11 @@ mod tests {
     }
 
     #[test]
-    fn a_no_has_its_line_on_a_terminal_and_none_in_a_pipe() {
+    fn a_no_has_its_line_on_a_terminal_and_in_a_pipe() {
         let answered = Answered { place: &place(3), id: None, record: &No };
         let no = ("\n".to_owned(), "error: f:3: key not found: k\n".to_owned());
         assert_eq!(shown(&answered, &Style::PLAIN), no);
-        assert_eq!(shown(&answered, &Style::LINES), ("\n".to_owned(), String::new()));
+        assert_eq!(shown(&answered, &Style::LINES), no);
         assert_eq!(shown(&answered, &Style::JSON).0, "{\"v\":1,\"line\":3,\"op\":\"no\"}\n");
     }
 

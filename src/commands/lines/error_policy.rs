@@ -10,8 +10,6 @@ pub struct ErrorPolicy {
     keep_going: bool,
     lines: u64,
     noes: u64,
-    /// The first line with a negative answer.
-    first_no: Option<Place>,
     failed: u64,
     is_unknown: bool,
     /// The first error, with its line; with `keep_going`, the first of the greatest kind.
@@ -38,7 +36,6 @@ impl ErrorPolicy {
             keep_going,
             lines: 0,
             noes: 0,
-            first_no: None,
             failed: 0,
             is_unknown: false,
             worst: None,
@@ -64,22 +61,13 @@ impl ErrorPolicy {
         self.failed.saturating_add(self.after_error.failed.len() as u64)
     }
 
-    /// Returns the number of lines with a negative answer, and the first of them.
-    #[must_use]
-    pub fn noes(&self) -> Option<(u64, Place)> {
-        self.first_no.clone().map(|first| (self.noes, first))
-    }
-
     pub fn record(&mut self, place: &Place, result: &Result<Exit, CommandError>) {
         self.lines = self.lines.saturating_add(1);
         if self.is_stopped() {
             return self.after_error.record(place.line, result);
         }
         match result {
-            Ok(Exit::No) => {
-                self.noes = self.noes.saturating_add(1);
-                self.first_no.get_or_insert_with(|| place.clone());
-            }
+            Ok(Exit::No) => self.noes = self.noes.saturating_add(1),
             Ok(_) => {}
             Err(error) => {
                 self.failed = self.failed.saturating_add(1);
