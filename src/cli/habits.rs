@@ -108,6 +108,38 @@ fn is_path(word: &[u8]) -> bool {
     word.starts_with(b"./") || word.starts_with(b"../")
 }
 
+/// Rejects `--embedded ./DIR`, in which the folder would be an argument of the verb.
+///
+/// # Errors
+/// [`Kind::Usage`].
+pub fn check_embedded_folder(cli: &Cli, words: &[OsString]) -> Result<(), CommandError> {
+    // It may be the command of a lock.
+    let is_lock = matches!(cli.verb, Some(Verb::Command(Command::Lock(_))));
+    let folder = words.split(|word| word == "--").next().and_then(folder_behind_embedded);
+    match folder.filter(|folder| !is_lock && is_path(folder.as_bytes())) {
+        None => Ok(()),
+        Some(folder) => Err(CommandError::usage(format!("{folder} would not be the folder of --embedded"))
+            .hint(format!("--embedded={folder}"))),
+    }
+}
+
+fn folder_behind_embedded(words: &[OsString]) -> Option<&str> {
+    let pair = words
+        .array_windows()
+        .find(|[option, word]| option == "--embedded" && !word.as_encoded_bytes().starts_with(b"-"));
+    pair.and_then(|[_, folder]| folder.to_str())
+}
+
+/// Returns what is meant by an argument that the verb does not take: the folder of `--embedded`, or where to listen.
+#[must_use]
+pub fn hint_of_argument(verb: Option<&str>, argument: &str, words: &[OsString]) -> Option<String> {
+    if folder_behind_embedded(words) == Some(argument) {
+        return Some(format!("--embedded={argument}"));
+    }
+    let is_place = verb == Some("serve") && !argument.starts_with('-');
+    is_place.then(|| format!("mqkv serve --listen {argument}"))
+}
+
 /// Returns the hint for `watch -n 1`, where other tools have a number, if the host could not be reached.
 #[must_use]
 pub fn hint_of_number(cli: &Cli, words: &[OsString]) -> Option<&'static str> {
@@ -178,6 +210,27 @@ mod tests {
         for line in ["mqkv watch k -n host1", "mqkv watch k --hostname 1", "mqkv get k -n 1", "mqkv watch k"]
         {
             assert!(!has_hint(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_folder_behind_a_blank_is_no_argument_of_the_verb() {
+        let check = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
+            check_embedded_folder(&Cli::try_parse_from(&words).unwrap(), &words)
+        };
+        for line in
+            ["mqkv get k --embedded ./dir", "mqkv get k --embedded ../dir", "mqkv keys --embedded ./d"]
+        {
+            assert!(check(line).is_err(), "{line}");
+        }
+        for line in [
+            "mqkv get --embedded k",
+            "mqkv lock k --embedded ./x",
+            "mqkv get k --embedded=./d",
+            "mqkv get -- --embedded ./x",
+        ] {
+            assert!(check(line).is_ok(), "{line}");
         }
     }
 

@@ -61,14 +61,21 @@ pub fn explain(error: Error, words: &[OsString]) -> Instead {
             if kind == ErrorKind::MissingSubcommand {
                 failure = missing_verb(&error, &verbs);
             }
+            let verb = verbs.get(1).map(String::as_str);
             if kind == ErrorKind::UnknownArgument
-                && verbs.get(1).is_some_and(|verb| verb == "serve")
+                && verb == Some("serve")
                 && let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
                 && let Some(hint) = option_of_serve(option)
             {
                 // Clap's suggestions are options of similar spelling, which have another meaning.
                 failure.causes.clear();
                 failure.hints.push(hint.to_owned());
+            }
+            if kind == ErrorKind::UnknownArgument
+                && let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg)
+                && let Some(hint) = habits::hint_of_argument(verb, argument, words)
+            {
+                failure.hints = vec![hint];
             }
             if let Some(hint) = hint_of_exec(&error, &verbs, words) {
                 failure.causes.clear();

@@ -17,7 +17,7 @@ use super::connection::{Connection, Login, Process};
 use super::context::args::ContextVerb;
 use super::context::config::{self, ConfigVerb};
 use super::context::{self, Done};
-use super::habits::{LockAtHost, check_lock_key, hint_of_number, warning_of_memory};
+use super::habits::{LockAtHost, check_embedded_folder, check_lock_key, hint_of_number, warning_of_memory};
 use super::help::show;
 use super::options::{ConnectionArgs, DisplayArgs, Options};
 use super::parse_error::{self, Instead};
@@ -95,6 +95,7 @@ fn run_parsed(cli: Cli, words: &[OsString]) -> (Reporter, Result<Exit, CommandEr
             configuration.context.iter().for_each(|context| reporter.warn_of_settings(&context.file));
             let checked = habit.as_ref().map_or(Ok(()), LockAtHost::check);
             let checked = checked.and_then(|()| check_lock_key(&cli, words));
+            let checked = checked.and_then(|()| check_embedded_folder(&cli, words));
             let result =
                 checked.and_then(|()| run_verb(cli, words, &configuration, &variables, &mut reporter));
             let result = match &habit {

@@ -44,8 +44,10 @@ enum What {
         topic: String,
     },
     /// Explain a payload
+    #[command(alias = "payload")]
     Frame(FrameArgs),
     /// Explain a version or fencing token (a hybrid logical clock)
+    #[command(aliases = ["version", "token"])]
     Hlc {
         /// Version, as MILLISECONDS:COUNTER:NODE
         #[arg(value_name = "TEXT")]

@@ -237,6 +237,7 @@ impl Session {
     /// It cannot be read, or it is larger than a value may be.
     pub fn read_input(&self) -> Result<Bytes, CommandError> {
         self.check_input("-f FILE")?;
+        stdin::check_open()?;
         stdin::read_value()
     }
 
@@ -246,6 +247,7 @@ impl Session {
     /// It is taken already.
     pub fn take_input(&self) -> Result<(), CommandError> {
         self.check_input("the name of a file in place of -")?;
+        stdin::check_open()?;
         self.close_input();
         Ok(())
     }

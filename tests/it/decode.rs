@@ -13,7 +13,7 @@ fn a_version_is_split_into_time_counter_and_node() {
         "--- stdout\n2025-11-20T20:13:59.958Z  counter 3  node StateStore\n--- exit 0\n"
     );
     assert_eq!(
-        run(&["decode", "hlc", "1:2:n", "-j"]),
+        run(&["decode", "version", "1:2:n", "-j"]),
         "--- stdout\n{\"v\":1,\"op\":\"decode\",\"kind\":\"hlc\",\"time\":\"1970-01-01T00:00:00.001Z\",\
          \"ms\":1,\"counter\":2,\"node\":\"n\"}\n--- exit 0\n"
     );

@@ -120,6 +120,7 @@ fn nothing_is_written_if_the_editor_fails() {
     for (script, error, is_kept) in [
         ("exit 3", "error: the editor failed: exit status 3\n--- exit 74\n", false),
         ("printf mine > $file; exit 3", "\n  the edited text is in /", true),
+        ("rm $file", "--- stderr\nerror: the editor has removed the file\n--- exit 74\n", false),
         (
             "nosuch-editor $file",
             "error: the editor failed: exit status 127\nhint: VISUAL or EDITOR sets the editor\n",

@@ -81,8 +81,12 @@ fn streams_closed_from_the_start_cause_no_panic() {
         command.args(["-c", &line]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         bounded_transcript(command.current_dir(place.folder()))
     };
-    // A closed standard input counts as empty.
-    assert_eq!(closed("set empty - <&-"), "--- exit 0\n");
+    // `/dev/null` is empty. A closed one would look the same, but has not been given.
+    let no_input = "--- stderr\nerror: cannot read standard input: it is closed\n--- exit 74\n";
+    for line in ["set k - <&-", "batch - <&-", "import - <&-", "decode frame - <&-"] {
+        assert_eq!(closed(line), no_input, "{line}");
+    }
+    assert_eq!(closed("set empty - </dev/null"), "--- exit 0\n");
     assert_eq!(place.bytes_at(&url, &["get", "empty"]), b"");
     assert_eq!(closed("get k 2>&-"), "--- stdout\nv(no line feed)\n--- exit 0\n");
     assert_eq!(closed("get no -o text 2>&-"), "--- exit 1\n");

@@ -52,12 +52,69 @@ fn a_secret_in_a_url_is_not_printed() {
 fn an_invalid_number_is_refused_in_plain_words() {
     assert_usage(
         "keys --limit x",
-        "error: invalid value 'x' for '--limit <N>': it is not a number\nhint: mqkv keys --help\n",
+        "error: invalid value 'x' for '--limit <N>': expected a number from 1 to 18446744073709551615\nhint: mqkv keys --help\n",
     );
     assert_usage(
         "watch k -c 0",
-        "error: invalid value '0' for '--count <N>': it must be at least 1\nhint: mqkv watch --help\n",
+        "error: invalid value '0' for '--count <N>': expected a number from 1 to 18446744073709551615\nhint: mqkv watch --help\n",
     );
+}
+
+#[test]
+fn a_value_that_is_too_large_is_refused_with_its_range() {
+    for (line, range) in [
+        ("get k --retries 99999999999", "expected a number from 0 to 4294967295"),
+        ("serve --connections-max 99999999999999999999", "expected a number from 1 to 4294967295"),
+        (
+            "set k v --ttl 99999999999999999999s",
+            "a time to live is at most 100 years; without --ttl the key does not expire",
+        ),
+        ("get k --timeout 99999999999999999999s", "a duration is from 1ns to 18446744073709551615s"),
+        ("bench --size 999999999999999999999G", "a size is at most 18446744073709551615 bytes"),
+    ] {
+        let shown = run(line);
+        assert!(shown.contains(&format!(": {range}\n")), "{line}: {shown}");
+    }
+}
+
+#[test]
+fn an_option_is_taken_for_a_value_only_where_a_value_can_stand() {
+    let tip = "\n  to pass '--x' as a value, use '-- --x'\n";
+    for line in ["set k --x", "vdel k --x", "raw SET k --x"] {
+        assert!(run(line).contains(tip), "{line}");
+    }
+    for line in ["get k --x", "set --x", "set k v --x", "keys --x", "watch k --x", "serve --x", "lock k --x"]
+    {
+        assert!(!run(line).contains("to pass"), "{line}");
+    }
+}
+
+#[test]
+fn the_hint_for_what_another_tool_or_verb_has_works_here() {
+    for (line, hint) in [
+        ("get --prefix line1/", "a pattern has the keys with a prefix: mqkv export 'line1/*'"),
+        ("keys --prefix=line1/", "a pattern has the keys with a prefix: mqkv keys 'line1/*'"),
+        ("del --prefix it's", "a pattern has the keys with a prefix: mqkv keys 'PREFIX*'"),
+        ("get k --embedded ./dir", "--embedded=./dir"),
+        ("set k v --embedded ./dir", "--embedded=./dir"),
+        ("version", "mqkv --version"),
+        ("decode 1:2:n", "mqkv decode hlc 1:2:n"),
+        (
+            "decode statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke",
+            "mqkv decode topic statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke",
+        ),
+        ("decode -", "mqkv decode frame -"),
+        ("serve 127.0.0.1:1884", "mqkv serve --listen 127.0.0.1:1884"),
+        ("set k v EX 30", "--ttl 30s"),
+        ("vdel k {\"a\": 1}", "vdel takes one KEY and one VALUE; quote those with blanks"),
+        ("serve --listen 127.0.0.1:9 --admin 127.0.0.1:9", "--admin HOST:PORT with another port"),
+    ] {
+        let shown = run(line);
+        assert!(
+            shown.contains(&format!("\nhint: {hint}\n")) && shown.ends_with("--- exit 2\n"),
+            "{line}: {shown}"
+        );
+    }
 }
 
 #[test]
@@ -385,7 +442,7 @@ fn hints_are_about_what_was_typed() {
     );
     assert_usage(
         "get k --frobnicate",
-        "error: unexpected argument '--frobnicate' found\n  to pass '--frobnicate' as a value, use '-- --frobnicate'\nhint: mqkv get --help\n",
+        "error: unexpected argument '--frobnicate' found\nhint: mqkv get --help\n",
     );
     for format in ["--formt", "--format=json"] {
         let option = format.split('=').next().unwrap();

@@ -36,7 +36,7 @@ fn a_watch_without_keys_waits_for_the_first_one() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);
     let running = watch(&place, &server.url(), &["--prefix", "job/", "--until", "value=done"]);
-    assert_eq!(running.error_line(), "no key begins with job/ yet");
+    assert_eq!(running.error_line(), "no key that this client may read begins with job/ yet");
     ok(&place, &server.url(), &["set", "job/7", "done"]);
     assert_eq!(rest(running), (vec!["SET\tjob/7\tdone".to_owned()], Some(0)));
 }

@@ -312,6 +312,14 @@ async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Sta
     }
     let sys_interval = Some(args.sys_interval).filter(|every| !every.is_zero());
     let operations = args.operations.resolve(sys_interval).await?;
+    let is_taken = |admin: &&AdminSettings| {
+        let addresses = settings.broker.listeners.iter().map(|listener| listener.address);
+        admin.address.port() != 0 && addresses.into_iter().any(|address| address == admin.address)
+    };
+    if let Some(AdminSettings { address, .. }) = operations.admin.iter().find(is_taken) {
+        return Err(CommandError::usage(format!("{address} is the address of --listen and of --admin"))
+            .hint("--admin HOST:PORT with another port"));
+    }
     warn_of_admin(&operations, log);
     let description = exchange.as_ref().map(exchange::describe).zip(file);
     let has_seed = args.run.seed.is_some();

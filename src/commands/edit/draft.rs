@@ -1,12 +1,13 @@
 //! The file that is edited: private, removed unless it has text that would be lost.
 
 use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, Kind};
 use crate::commands::process::file;
 use crate::protocol::{Key, Value};
 
@@ -45,13 +46,19 @@ impl Draft {
     /// # Errors
     /// It cannot be read, or it is larger than a value may be.
     pub fn read(&self) -> Result<Bytes, CommandError> {
+        if !self.file.exists() {
+            return Err(CommandError::new(Kind::File, "the editor has removed the file"));
+        }
         file::read(&self.file)
     }
 
     /// Keeps the file if it was changed, and returns a message that names it.
     pub fn keep(&mut self) -> Option<String> {
-        // A file that cannot be read is kept too.
-        self.is_kept = fs::read(&self.file).map_or(true, |edited| edited != self.original);
+        // A file that cannot be read is kept too, but for one that the editor has removed.
+        self.is_kept = match fs::read(&self.file) {
+            Ok(edited) => edited != self.original,
+            Err(error) => error.kind() != ErrorKind::NotFound,
+        };
         self.is_kept.then(|| format!("the edited text is in {}", self.file.display()))
     }
 }

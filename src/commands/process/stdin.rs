@@ -1,14 +1,15 @@
 //! Standard input: read as a value, awaited to its end.
 
-use std::fs::File;
+use std::fs::{self, File, Metadata};
 use std::future::pending;
 use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
 use std::thread;
 
 use bytes::Bytes;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use tokio::sync::oneshot;
 
 use super::file::{READ_MAX, value_within_limit};
@@ -36,6 +37,25 @@ pub fn file_or_input(file: Option<PathBuf>, usage: &str) -> Result<PathBuf, Comm
         Some(file) => Ok(file),
         None if is_terminal() => Err(CommandError::usage("FILE is missing").hint(usage)),
         None => Ok(PathBuf::from("-")),
+    }
+}
+
+/// Rejects a standard input that was closed (`<&-`): the runtime of Rust has opened `/dev/null` in its place, for reading and
+/// writing. Some parents, such as a container without `-i`, give the same. `</dev/null` is for reading alone, and is empty.
+///
+/// # Errors
+/// [`Kind::File`].
+pub fn check_open() -> Result<(), CommandError> {
+    let stdin = io::stdin();
+    let device = |metadata: io::Result<Metadata>| metadata.map(|metadata| metadata.rdev());
+    let null = device(fs::metadata("/dev/null"));
+    let input = device(stdin.as_fd().try_clone_to_owned().and_then(|input| File::from(input).metadata()));
+    let is_null = matches!((null, input), (Ok(null), Ok(input)) if null == input);
+    let flags = fcntl(&stdin, FcntlArg::F_GETFL).map(OFlag::from_bits_truncate);
+    let is_for_both = flags.is_ok_and(|flags| flags & OFlag::O_ACCMODE == OFlag::O_RDWR);
+    match is_null && is_for_both {
+        true => Err(CommandError::new(Kind::File, "cannot read standard input: it is closed")),
+        false => Ok(()),
     }
 }
 

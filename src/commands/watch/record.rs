@@ -65,9 +65,10 @@ impl Record for Watching {
             self.keys.iter().for_each(|key| widths.key.fit(&name(key), KEY_WIDTH_MAX));
         }
         match &self.prefix {
-            Some(prefix) if self.keys.is_empty() => {
-                notice(&format!("no key begins with {} yet", escape(prefix.as_bytes())), style)
-            }
+            Some(prefix) if self.keys.is_empty() => notice(
+                &format!("no key that this client may read begins with {} yet", escape(prefix.as_bytes())),
+                style,
+            ),
             _ => Rendered::default(),
         }
     }
