@@ -47,7 +47,8 @@ fn half_open_tls_connections_of_one_address_do_not_keep_the_clients_of_another_o
         let shown = ping_with_tls(&place, &server);
         assert!(shown.ends_with("--- exit 0\n"), "{shown}");
     }
-    let line = server.log_line_with("refused: too many clients that have not authenticated");
+    // Too many at a time; or, if the machine is busy, one that has stalled meanwhile.
+    let line = server.log_line_with("refused: ");
     assert!(line.starts_with("connection from 127.0.0.2:"), "{line}");
 }
 

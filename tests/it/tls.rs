@@ -87,22 +87,34 @@ fn a_value_larger_than_any_buffer_is_sent_in_both_directions() {
 
 const AT: &str = "-n localhost -p PORT";
 
-/// Returns the round trips of a verb, that of TCP included. The last flight of the client, with its DISCONNECT, is no round trip:
-/// the client does not wait for the close.
-fn round_trips(place: &Place, port: u16, verb: &str) -> usize {
-    let proxy = Proxy::start(&format!("mqtts://127.0.0.1:{port}"));
-    let port = proxy.url().rsplit(':').next().unwrap().parse().unwrap();
-    let shown = run_at_port(place, port, &format!("{verb} -T ca.pem"));
-    assert!(shown.ends_with("--- exit 0\n") || shown.ends_with("--- exit 1\n"), "{shown}");
-    proxy.end().iter().filter(|flight| flight.from == Sender::Client).count()
+/// Returns the round trips of what `run` does at the port of a proxy, that of TCP included. The last flight of the client, with its
+/// DISCONNECT, is no round trip: the client does not wait for the close.
+///
+/// A busy machine may cut a flight in two, and never makes one of two: the least number of some runs counts.
+fn round_trips(port: u16, expected: usize, run: impl Fn(u16)) -> usize {
+    let count = || {
+        let proxy = Proxy::start(&format!("mqtts://127.0.0.1:{port}"));
+        run(proxy.url().rsplit(':').next().unwrap().parse().unwrap());
+        proxy.end().iter().filter(|flight| flight.from == Sender::Client).count()
+    };
+    (0..10).map(|_| count()).find(|count| *count <= expected).unwrap_or(usize::MAX)
+}
+
+#[track_caller]
+fn assert_round_trips(place: &Place, port: u16, verb: &str, expected: usize) {
+    let round_trips = round_trips(port, expected, |port| {
+        let shown = run_at_port(place, port, &format!("{verb} -T ca.pem"));
+        assert!(shown.ends_with("--- exit 0\n") || shown.ends_with("--- exit 1\n"), "{shown}");
+    });
+    assert_eq!(round_trips, expected, "{verb}");
 }
 
 #[test]
 fn a_read_over_tls_takes_three_round_trips_including_tcp_and_a_write_four() {
     let (place, _, server) = served(&[]);
-    assert_eq!(round_trips(&place, server.port(), &format!("get k {AT}")), 3);
-    assert_eq!(round_trips(&place, server.port(), &format!("set k v {AT}")), 4);
-    assert_eq!(round_trips(&place, server.port(), &format!("get k --cautious {AT}")), 4);
+    for (verb, expected) in [("get k", 3), ("set k v", 4), ("get k --cautious", 4)] {
+        assert_round_trips(&place, server.port(), &format!("{verb} {AT}"), expected);
+    }
 }
 
 #[test]
@@ -111,7 +123,7 @@ fn a_websocket_adds_a_round_trip() {
     Ca::new(&place, "ca.pem").issue(&place, "server", &["localhost"]);
     let options = ["--tls-cert", "server.pem", "--tls-key", "server.key", "--listen", "wss://127.0.0.1:0"];
     let server = LoggedServer::start(&place, &options);
-    assert_eq!(round_trips(&place, server.port(0), "get k -b wss://localhost:PORT"), 4);
+    assert_round_trips(&place, server.port(0), "get k -b wss://localhost:PORT", 4);
 }
 
 #[test]
@@ -120,8 +132,8 @@ fn tls_1_2_adds_a_round_trip() {
     Ca::new(&place, "ca.pem").issue(&place, "server", &["localhost"]);
     let server = Server::start(&place, &["-q"]);
     let port = tls12::proxy(&place.path("server.pem"), &place.path("server.key"), server.port());
-    assert_eq!(round_trips(&place, port, &format!("get k {AT}")), 4);
-    assert_eq!(round_trips(&place, port, &format!("set k v {AT}")), 5);
+    assert_round_trips(&place, port, &format!("get k {AT}"), 4);
+    assert_round_trips(&place, port, &format!("set k v {AT}"), 5);
 }
 
 /// With TLS 1.2 this saves a round trip. With TLS 1.3 it saves signatures and certificates only, because the client sends no
@@ -133,10 +145,9 @@ fn a_connection_of_the_same_process_resumes_its_tls_session() {
     let old = tls12::proxy(&place.path("server.pem"), &place.path("server.key"), plain.port());
     let options = TlsOptions { cafile: Some(place.path("ca.pem")), ..TlsOptions::default() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    for (port, version, round_trips) in [(server.port(), "1.3", [3, 3]), (old, "1.2", [4, 3])] {
+    for (port, version) in [(server.port(), "1.3"), (old, "1.2")] {
         let tls = ClientTls::load(&options).unwrap();
-        let read = || {
-            let proxy = Proxy::start(&format!("mqtts://127.0.0.1:{port}"));
+        let read = |port| {
             let traced = Arc::new(Mutex::new(Vec::new()));
             let sink = Arc::clone(&traced);
             let tracer = Tracer::new(true, move |event: &TraceEvent, _| {
@@ -144,7 +155,6 @@ fn a_connection_of_the_same_process_resumes_its_tls_session() {
                     sink.lock().unwrap().push((*tls, *is_resumed));
                 }
             });
-            let port = proxy.url().rsplit(':').next().unwrap().parse().unwrap();
             let target = Target::Tcp { host: "localhost".to_owned(), port };
             let (tls, tracer) = (Some(tls.clone()), Some(tracer));
             let settings = Settings { tls, tracer, ..Settings::new(target, "me".to_owned()) };
@@ -153,11 +163,11 @@ fn a_connection_of_the_same_process_resumes_its_tls_session() {
                 assert!(matches!(client.get(&Key::new("k").unwrap()).await, Ok(None)));
                 client.close().await;
             });
-            let flights = proxy.end().iter().filter(|flight| flight.from == Sender::Client).count();
-            (traced.lock().unwrap().clone(), flights)
+            traced.lock().unwrap().clone()
         };
-        assert_eq!(read(), (vec![(Some(version), false)], round_trips[0]));
-        assert_eq!(read(), (vec![(Some(version), true)], round_trips[1]));
+        assert_eq!(read(port), [(Some(version), false)]);
+        let resumed = round_trips(port, 3, |port| assert_eq!(read(port), [(Some(version), true)]));
+        assert_eq!(resumed, 3, "{version}");
     }
 }
 

@@ -11,6 +11,8 @@ use std::thread;
 
 use world::{Figures, World, clock_search};
 
+use crate::server::simulation::run_seeds;
+
 /// A mistake that the checks must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
@@ -35,6 +37,16 @@ fn run(seeds: u64, threads: usize) {
     });
 }
 
+/// Runs seeds in which a clock is set ahead for a while.
+fn run_with_clock_steps(seeds: u64, threads: usize) {
+    run_seeds(seeds, threads, |seed| {
+        let mut world = World::with_clock_steps(seed);
+        let result = world.run().map_err(|error| format!("{} ms: {error}", world.ms));
+        assert!(result.is_err() || world.figures.clock_jumps > 0);
+        result
+    });
+}
+
 #[test]
 fn a_cluster_loses_no_write_and_shows_no_stale_state_whatever_fails() {
     run(250, 2);
@@ -46,7 +58,9 @@ fn a_cluster_loses_no_write_and_shows_no_stale_state_whatever_fails() {
 #[expect(clippy::disallowed_methods, reason = "the variable is the test's own")]
 fn a_cluster_loses_no_write_in_ten_thousand_seeds() {
     let seeds = std::env::var("MQKV_CLUSTER_SEEDS").map_or(10_000, |seeds| seeds.parse().unwrap());
-    run(seeds, thread::available_parallelism().map_or(1, usize::from));
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    run(seeds, threads);
+    run_with_clock_steps(seeds, threads);
 }
 
 /// `MQKV_CLUSTER_SEED` is one seed, to look at.
@@ -116,11 +130,7 @@ fn a_takeover_without_the_versions_of_removed_keys_is_detected() {
 
 #[test]
 fn a_clock_that_is_set_up_to_a_minute_ahead_for_a_while_keeps_no_instance_from_the_store_afterwards() {
-    for seed in 0..300 {
-        let mut world = World::with_clock_steps(seed);
-        world.run().unwrap_or_else(|error| panic!("seed {seed}, {} ms: {error}", world.ms));
-        assert!(world.figures.clock_jumps > 0);
-    }
+    run_with_clock_steps(50, 2);
 }
 
 #[test]
