@@ -7,6 +7,7 @@ use mqkv::client::trace::TraceEvent;
 use mqkv::client::{Client, Settings, Target, Tracer};
 use mqkv::net::{ClientTls, TlsOptions};
 use mqkv::protocol::Key;
+use nix::sys::signal::Signal;
 
 use super::common::pki::Ca;
 use super::common::proxy::{Proxy, Sender};
@@ -413,6 +414,23 @@ fn every_failed_handshake_is_logged() {
     drop(TcpStream::connect(("127.0.0.1", port)).unwrap());
     let event = server.log_line();
     assert!(event.ends_with(" refused: connection closed during the TLS handshake"), "{event}");
+}
+
+#[test]
+fn a_client_that_ends_without_a_close_of_tls_is_logged_without_a_url() {
+    let place = Place::new();
+    Ca::new(&place, "ca.pem").issue(&place, "server", &["localhost"]);
+    let tls = ["--tls-cert", "server.pem", "--tls-key", "server.key", "--listen", "mqtts://127.0.0.1:0"];
+    let server = LoggedServer::start(&place, &tls);
+    let port = server.port(0).to_string();
+    let words = ["watch", "k", "-n", "localhost", "-p", &port, "-T", "ca.pem", "-i", "c"];
+    let watch = StreamedProcess::start(&mut place.command(&words));
+    watch.line();
+    watch.signal(Signal::SIGKILL);
+    assert_eq!(
+        server.log_line_with("disconnected"),
+        "c disconnected: connection lost: connection closed by the other side"
+    );
 }
 
 #[test]
