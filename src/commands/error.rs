@@ -368,6 +368,12 @@ fn hint(error: &Error) -> Option<String> {
         Error::Rejected { reason, .. } if reason.code == ReasonCode::BAD_CLIENT_ID => {
             "use another client id: -i ID"
         }
+        Error::Rejected { reason, .. } if reason.is_about_connections() => {
+            "close connections that are not needed, or raise `mqkv serve --connections-max N`"
+        }
+        Error::Rejected { reason, .. } if reason.code == ReasonCode::QUOTA_EXCEEDED => {
+            "close other connections of this client, or raise the limits of the broker"
+        }
         Error::Rejected { reason, .. } if reason.is_transient() => "try again later, or use --retries N",
         Error::Rejected { reason, identity: Some(identity), .. }
             if reason.code == ReasonCode::NOT_AUTHORIZED =>

@@ -87,9 +87,12 @@ fn connections_and_watched_keys_of_a_client_are_bounded() {
     let mut watch = place.command(&["-b", &url, "watch", "a"]);
     let watch = StreamedProcess::start(watch.stdin(Stdio::null()));
     server.log_line_with("connected from");
-    let shown = place.run_at(&url, &["get", "a"]);
-    assert!(shown.ends_with("--- exit 69\n"), "{shown}");
-    server.log_line_with(" refused: too many connections");
+    let refused = "--- stderr\nerror: BROKER rejected the connection: quota exceeded (0x97): too many connections\n\
+                   hint: close connections that are not needed, or raise `mqkv serve --connections-max N`\n--- exit 69\n";
+    assert_eq!(place.run_at(&url, &["get", "a"]), refused);
+    server.log_line_with(" refused: too many connections: at most 1 (--connections-max)");
+    let checked = place.run_at(&url, &["doctor"]);
+    assert!(checked.contains("too many connections") && checked.contains("--connections-max N"), "{checked}");
     drop(watch);
     server.log_line_with("disconnected: ");
     assert_eq!(place.run_at(&url, &["get", "a"]), "--- stderr\nerror: key not found: a\n--- exit 1\n");

@@ -38,7 +38,12 @@ fn every_connack_reason_code_has_an_exit_code_a_name_and_a_hint() {
         (0x8A, "banned", 77, IDENTITY),
         (0x8C, "bad authentication method", 77, METHOD),
         (0x95, "packet too large", 69, ""),
-        (0x97, "quota exceeded", 69, ""),
+        (
+            0x97,
+            "quota exceeded",
+            69,
+            "close other connections of this client, or raise the limits of the broker",
+        ),
         (0x9C, "use another server", 69, ""),
         (0x9D, "server moved", 69, ""),
         (0x9F, "connection rate exceeded", 69, "try again later, or use --retries N"),

@@ -63,7 +63,9 @@ impl ConnectionLoss {
     pub(super) fn may_be_due_to_early_packets(&self) -> bool {
         match &self.error {
             None => self.cause.reason().is_none_or(ReasonCode::may_be_about_packets),
-            Some(Error::Rejected { reason, .. }) => reason.may_be_about_packets(),
+            Some(Error::Rejected { reason, .. }) => {
+                reason.may_be_about_packets() && !reason.is_about_connections()
+            }
             // The broker has closed the connection, or has answered something else than CONNACK. One that answers nothing is
             // more likely none, and is not waited for twice.
             Some(error) => matches!(error, Error::Connect { .. } | Error::NotMqtt { .. }),

@@ -200,6 +200,7 @@ impl ReasonCode {
     pub const SESSION_TAKEN_OVER: u8 = 0x8E;
     pub const BAD_METHOD: u8 = 0x8C;
     pub const PACKET_TOO_LARGE: u8 = 0x95;
+    pub const QUOTA_EXCEEDED: u8 = 0x97;
 
     /// Returns the reason why a packet of `size` bytes is not sent to a broker that accepts at most `max`.
     pub(super) fn too_large(size: usize, max: usize) -> Self {
@@ -229,7 +230,6 @@ impl ReasonCode {
         const IMPLEMENTATION_SPECIFIC_ERROR: u8 = 0x83;
         const RECEIVE_MAXIMUM_EXCEEDED: u8 = 0x93;
         const MESSAGE_RATE_TOO_HIGH: u8 = 0x96;
-        const QUOTA_EXCEEDED: u8 = 0x97;
         matches!(
             self.code,
             UNSPECIFIED_ERROR
@@ -239,7 +239,7 @@ impl ReasonCode {
                 | RECEIVE_MAXIMUM_EXCEEDED
                 | Self::PACKET_TOO_LARGE
                 | MESSAGE_RATE_TOO_HIGH
-                | QUOTA_EXCEEDED
+                | Self::QUOTA_EXCEEDED
         )
     }
 
@@ -249,7 +249,16 @@ impl ReasonCode {
         const SERVER_UNAVAILABLE: u8 = 0x88;
         const SERVER_BUSY: u8 = 0x89;
         const CONNECTION_RATE_EXCEEDED: u8 = 0x9F;
-        matches!(self.code, SERVER_UNAVAILABLE | SERVER_BUSY | CONNECTION_RATE_EXCEEDED)
+        matches!(
+            self.code,
+            SERVER_UNAVAILABLE | SERVER_BUSY | CONNECTION_RATE_EXCEEDED | Self::QUOTA_EXCEEDED
+        )
+    }
+
+    /// Returns whether `mqkv serve` has as many connections as it accepts.
+    #[must_use]
+    pub fn is_about_connections(&self) -> bool {
+        self.code == Self::QUOTA_EXCEEDED && self.text.as_deref() == Some("too many connections")
     }
 
     /// Returns whether a reason string adds nothing to the name of the code.

@@ -255,7 +255,8 @@ fn log_ready(
 /// Lowers the limit on connections to what the limit on open files allows: otherwise connections would take the descriptors that
 /// the storage needs for its next file. Logs a warning then.
 fn fit_descriptors(settings: broker::Settings, log: &EventLog) -> broker::Settings {
-    /// Standard streams, storage, files that are read again, the status page and its clients.
+    /// Standard streams, storage, files that are read again, the status page and its 64 clients, and 16 connections that are refused
+    /// with the reason.
     const OWN: u64 = 128;
     /// Descriptors that the runtime of a thread needs.
     const PER_THREAD: u64 = 4;

@@ -60,7 +60,7 @@ where
     let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
     let unfinished = Arc::new(Logins::default().begin("127.0.0.1".parse().unwrap()));
     let permit = Permit::new(permit, Charge::new(&account, MemoryKind::Reserved, 0));
-    let login = Login { charge, permit, unfinished };
+    let login = Login { charge, permit, unfinished, is_refused: false };
     tokio::spawn(connection::serve(broker, stream, info, login, closes));
     closing
 }

@@ -76,12 +76,13 @@ pub async fn serve<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    let unfinished = Arc::clone(&login.unfinished);
+    let (unfinished, is_refused) = (Arc::clone(&login.unfinished), login.is_refused);
+    let after = login.time_limit(&broker);
     let mut connection = Connection::new(stream, info.buffers_output, login);
     let accepted = tokio::select! {
         biased;
         _ = closing.wait_for(|is_closing| *is_closing) => Err(Rejection::Unanswered("the server stops".to_owned())),
-        accepted = unfinished.run(connection.accept(&broker, &info)) => accepted.unwrap_or(Err(Rejection::Ended)),
+        accepted = unfinished.run(connection.accept(&broker, &info, after)) => accepted.unwrap_or(Err(Rejection::Ended)),
     };
     match accepted {
         Ok(mut handler) => {
@@ -100,7 +101,8 @@ pub async fn serve<S>(
         Err(rejection) => {
             let is_ended = matches!(rejection, Rejection::Ended);
             let (event, output) = rejection.into_event(info.remote);
-            broker.report([event]);
+            // A refusal was reported when the connection came.
+            broker.report((!is_refused).then_some(event));
             if !is_ended {
                 unfinished.run(connection.close(output, closing)).await;
             }
@@ -221,6 +223,7 @@ struct Connection<S> {
     _permit: Permit,
     /// Until the client has authenticated; then None.
     unfinished: Option<Arc<UnfinishedLogin>>,
+    is_refused: bool,
     /// The bytes that are charged besides the buffers until the client has authenticated; then None.
     handshake_bytes: Option<usize>,
     /// Whether the stream buffers output, so that it must be flushed.
@@ -231,7 +234,7 @@ struct Connection<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     fn new(stream: S, buffers_output: bool, login: Login) -> Self {
-        let Login { charge, permit, unfinished } = login;
+        let Login { charge, permit, unfinished, is_refused } = login;
         let (input, handshake_bytes) = (BytesMut::new(), Some(charge.bytes()));
         Self {
             stream,
@@ -241,6 +244,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             charge,
             _permit: permit,
             unfinished: Some(unfinished),
+            is_refused,
             handshake_bytes,
             buffers_output,
             has_buffered_output: false,
@@ -248,12 +252,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 
     /// Waits for a CONNECT, authenticates the client, and accepts the connection.
-    async fn accept(&mut self, broker: &Broker, info: &ConnectionInfo) -> Result<PacketHandler, Rejection> {
-        let after = broker.settings().connect_timeout;
+    async fn accept(
+        &mut self,
+        broker: &Broker,
+        info: &ConnectionInfo,
+        after: Duration,
+    ) -> Result<PacketHandler, Rejection> {
         let connect = timeout(after, self.read_connect(broker, info)).await;
         let mut connect =
             connect.unwrap_or_else(|_| Err(Rejection::Unanswered("no CONNECT in time".to_owned())))?;
         let bytes_max = connect.packet_bytes_max;
+        if self.is_refused {
+            let (reason, text) = (ReasonCode::QuotaExceeded, login::TOO_MANY_CONNECTIONS.to_owned());
+            let error = ConnectError { reason, text, version: connect.version };
+            return Err(Rejection::Answered(error, bytes_max, None));
+        }
         self.set_checked(true);
         // A client that closes the connection leaves the queue of checks, so that others do not wait for it.
         let authenticated = tokio::select! {

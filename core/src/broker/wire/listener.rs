@@ -34,7 +34,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// Why there is no room for a connection: what for, and in words.
 type NoRoom = (Shortage, &'static str);
 
-const TOO_MANY_CONNECTIONS: NoRoom = (Shortage::OfServer, "too many connections");
+const TOO_MANY_CONNECTIONS: NoRoom = (Shortage::OfServer, login::TOO_MANY_CONNECTIONS);
+/// The most connections over the limit that wait for the CONNACK with this reason. One more is closed without it, so that a flood
+/// takes no descriptors.
+const REFUSED_MAX: usize = 16;
 /// The address of connections in memory.
 const IN_MEMORY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
@@ -48,12 +51,22 @@ pub struct Acceptor {
     logins: Logins,
     /// One permit per connection that waits for the end of a login.
     waiting: Arc<Semaphore>,
+    /// One permit per connection over the limit that is answered.
+    refused: Arc<Semaphore>,
     workers: Workers,
     active_stream: Arc<ActiveStream>,
 }
 
 /// What a connection needs: a permit, and a charge until its client has authenticated.
 type Room = (Permit, Charge);
+
+/// What a new connection begins with.
+enum Entry {
+    Room(Room),
+    Waiting(Waiting),
+    /// Room for the answer that it is refused.
+    Refusal(Room),
+}
 
 /// A connection that waits for the end of a login, and one of the permits to do so.
 type Waiting = (EndingLogin, OwnedSemaphorePermit);
@@ -68,19 +81,21 @@ impl Acceptor {
         workers: Workers,
     ) -> Self {
         let waiting = usize::try_from(broker.settings().waiting_max()).unwrap_or(usize::MAX);
-        let (logins, waiting) = (Logins::default(), Arc::new(Semaphore::new(waiting)));
-        Self { broker, closing, permits, logins, waiting, workers, active_stream: Arc::default() }
+        let [waiting, refused] = [waiting, REFUSED_MAX].map(|max| Arc::new(Semaphore::new(max)));
+        let (logins, active_stream) = (Logins::default(), Arc::default());
+        Self { broker, closing, permits, logins, waiting, refused, workers, active_stream }
     }
 
     /// Starts the task of an in-memory connection, or drops the connection if there are too many.
     pub fn accept(&self, stream: DuplexStream, info: ConnectionInfo) {
-        let permit = match self.permit(&info.remote) {
+        let permit = match self.permit(&self.permits, &info.remote) {
             Ok(permit) => permit,
             Err((_, reason)) => return self.refuse_for(info.remote, reason),
         };
         let (broker, closing) = (self.broker.clone(), self.closing.clone());
         let charge = Charge::new(permit.account(), MemoryKind::Unauthenticated, 0);
-        let login = Login { charge, permit, unfinished: Arc::new(self.logins.begin(IN_MEMORY)) };
+        let unfinished = Arc::new(self.logins.begin(IN_MEMORY));
+        let login = Login { charge, permit, unfinished, is_refused: false };
         self.workers.spawn_on_caller(connection::serve(broker, stream, info, login, closing));
     }
 
@@ -90,11 +105,14 @@ impl Acceptor {
         let info = ConnectionInfo { is_anonymous, socket, ..ConnectionInfo::anonymous(&remote.to_string()) };
         let bytes = if listener.tls.is_some() { TLS_CONNECTION_BYTES } else { 0 };
         let unfinished = self.logins.begin(remote.ip());
-        let room = match self.room(&info.remote, bytes) {
-            Ok(room) => Ok(room),
+        let entry = match self.room(&self.permits, &info.remote, bytes) {
+            Ok(room) => Entry::Room(room),
             Err((shortage, reason)) => match self.make_room(&unfinished, shortage) {
-                Some(waiting) => Err(waiting),
-                None => return self.refuse_for(info.remote, reason),
+                Some(waiting) => Entry::Waiting(waiting),
+                None => match self.refusal(&info.remote, bytes, reason) {
+                    Some(room) => Entry::Refusal(room),
+                    None => return,
+                },
             },
         };
         let (acceptor, listener) = (self.clone(), Arc::clone(listener));
@@ -105,17 +123,23 @@ impl Acceptor {
                     return acceptor.broker.report([Event::AcceptFailed { reason: error.to_string() }]);
                 }
             };
-            let room = match room {
-                Ok(room) => Ok(room),
-                Err(waiting) => {
-                    Box::pin(acceptor.wait_for_room(waiting, &unfinished, &info.remote, bytes)).await
+            let (room, is_refused) = match entry {
+                Entry::Room(room) => (Some(room), false),
+                Entry::Refusal(room) => (Some(room), true),
+                Entry::Waiting(waiting) => {
+                    let waiting = acceptor.wait_for_room(waiting, &unfinished, &info.remote, bytes);
+                    match Box::pin(waiting).await {
+                        Ok(room) => (Some(room), false),
+                        Err(reason) => (acceptor.refusal(&info.remote, bytes, reason), true),
+                    }
                 }
             };
-            let (permit, charge) = match room {
-                Ok(room) => room,
-                Err(reason) => return acceptor.refuse_for(info.remote, reason),
-            };
-            let login = Login { charge, permit, unfinished: Arc::new(unfinished) };
+            let Some((permit, charge)) = room else { return };
+            if is_refused {
+                // Its end would make no room.
+                unfinished.finish();
+            }
+            let login = Login { charge, permit, unfinished: Arc::new(unfinished), is_refused };
             if listener.tls.is_none() && listener.web_socket.is_none() {
                 connection::serve(acceptor.broker, stream, info, login, acceptor.closing).await;
             } else {
@@ -126,15 +150,15 @@ impl Acceptor {
     }
 
     /// Returns what another connection holds until it ends, or why there is no room for it.
-    fn permit(&self, remote: &str) -> Result<Permit, NoRoom> {
-        let permit = Arc::clone(&self.permits).try_acquire_owned().map_err(|_| TOO_MANY_CONNECTIONS)?;
+    fn permit(&self, permits: &Arc<Semaphore>, remote: &str) -> Result<Permit, NoRoom> {
+        let permit = Arc::clone(permits).try_acquire_owned().map_err(|_| TOO_MANY_CONNECTIONS)?;
         let owner = self.broker.memory().account(&address(remote));
         Ok(Permit::new(permit, Charge::new(&owner, MemoryKind::Reserved, RESERVED_BYTES)))
     }
 
     /// Returns the room for another connection that holds `bytes` beyond what is reserved for it, or why there is none.
-    fn room(&self, remote: &str, bytes: usize) -> Result<Room, NoRoom> {
-        let permit = self.permit(remote)?;
+    fn room(&self, permits: &Arc<Semaphore>, remote: &str, bytes: usize) -> Result<Room, NoRoom> {
+        let permit = self.permit(permits, remote)?;
         let mut charge = Charge::new(permit.account(), MemoryKind::Unauthenticated, 0);
         if !charge.may_hold(bytes) {
             let shortage = login::shortage(&self.broker, bytes);
@@ -148,6 +172,17 @@ impl Acceptor {
     fn make_room(&self, unfinished: &UnfinishedLogin, shortage: Shortage) -> Option<Waiting> {
         let permit = Arc::clone(&self.waiting).try_acquire_owned().ok()?;
         Some((unfinished.make_room(shortage)?, permit))
+    }
+
+    /// Reports that a connection is refused, and returns room for the answer if there is one.
+    fn refusal(&self, remote: &str, bytes: usize, reason: &str) -> Option<Room> {
+        if reason != login::TOO_MANY_CONNECTIONS {
+            self.refuse_for(remote.to_owned(), reason);
+            return None;
+        }
+        let max = self.broker.settings().connections_max;
+        self.refuse_for(remote.to_owned(), &format!("{reason}: at most {max} (--connections-max)"));
+        self.room(&self.refused, remote, bytes).ok()
     }
 
     /// Waits for the end of a login, and of another one if a third connection has taken its room.
@@ -164,7 +199,7 @@ impl Acceptor {
                 () = unfinished.ended() => return Err(ENDED),
                 () = ending.wait() => {}
             }
-            match self.room(remote, bytes) {
+            match self.room(&self.permits, remote, bytes) {
                 Ok(room) => return Ok(room),
                 Err((shortage, reason)) => ending = unfinished.make_room(shortage).ok_or(reason)?,
             }
@@ -234,7 +269,7 @@ impl Acceptor {
         let (reason, stream) = tokio::select! {
             biased;
             _ = closing.wait_for(|is_closing| *is_closing) => ("the server stops".to_owned(), None),
-            result = timeout(self.broker.settings().connect_timeout, login.unfinished.run(handshake)) => match result {
+            result = timeout(login.time_limit(&self.broker), login.unfinished.run(handshake)) => match result {
                 Ok(Some(Ok(stream))) => return Some((stream, info, login)),
                 Ok(Some(Err((reason, stream)))) => (reason, Some(stream)),
                 Ok(None) => (ENDED.to_owned(), None),
@@ -249,7 +284,9 @@ impl Acceptor {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
-        self.broker.report([Event::Refused { remote, reason }]);
+        if !login.is_refused {
+            self.broker.report([Event::Refused { remote, reason }]);
+        }
         if let Some(stream) = stream {
             connection::close_after_handshake(stream, login, self.closing.clone()).await;
         }
@@ -360,6 +397,37 @@ mod tests {
         client.read_exact(&mut connack).await.unwrap();
         assert_eq!((connack[0], connack[3]), (0x20, 0x95));
         assert!(matches!(events.recv().await.unwrap(), Event::Refused { .. }));
+        server.shutdown().await;
+    }
+
+    #[tokio::test]
+    async fn a_connection_over_the_limit_gets_the_reason_and_one_beyond_those_that_wait_for_it_is_closed() {
+        const CONNECT: &[u8] = b"\x10\x0e\0\x04MQTT\x05\x02\0\x3c\0\0\x01a";
+        const CONNECT_3_1_1: &[u8] = b"\x10\x0d\0\x04MQTT\x04\x02\0\x3c\0\x01a";
+        let (server, mut events) =
+            start(|_| {}, Settings { connections_max: 1, ..Settings::default() }).await;
+        let connect = || TcpStream::connect(server.addresses()[0]);
+        let mut only = connect().await.unwrap();
+        only.write_all(CONNECT).await.unwrap();
+        assert_eq!(only.read_u8().await.unwrap(), 0x20);
+        assert!(matches!(events.recv().await.unwrap(), Event::Connected { .. }));
+        for (connect_packet, connack, code) in [(CONNECT, 4, 0x97), (CONNECT_3_1_1, 4, 3)] {
+            let mut client = connect().await.unwrap();
+            client.write_all(connect_packet).await.unwrap();
+            let mut answer = vec![0; connack];
+            client.read_exact(&mut answer).await.unwrap();
+            assert_eq!((answer[0], answer[3]), (0x20, code));
+            let Some(Event::Refused { reason, .. }) = events.recv().await else { panic!("no event") };
+            assert_eq!(reason, "too many connections: at most 1 (--connections-max)");
+        }
+        let mut silent = Vec::new();
+        for _ in 0..REFUSED_MAX {
+            silent.push(connect().await.unwrap());
+            assert!(matches!(events.recv().await.unwrap(), Event::Refused { .. }));
+        }
+        let mut client = connect().await.unwrap();
+        assert_eq!(client.read(&mut [0; 4]).await.unwrap(), 0);
+        drop(silent);
         server.shutdown().await;
     }
 }

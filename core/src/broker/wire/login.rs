@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
@@ -16,12 +17,29 @@ use crate::clock;
 /// Why a connection was ended, for the log.
 pub const ENDED: &str = "ended before its login was complete, to make room for others";
 
+/// Why a connection over the limit is refused.
+pub const TOO_MANY_CONNECTIONS: &str = "too many connections";
+
+/// How long the server waits for a connection that is refused: it takes one of few places.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// A connection that is accepted, with what it is charged until its client has authenticated. Dropped in this order.
 #[derive(Debug)]
 pub struct Login {
     pub charge: Charge,
     pub permit: Permit,
     pub unfinished: Arc<UnfinishedLogin>,
+    /// Whether the connection is one too many: its CONNECT is answered with the reason, and it is closed.
+    pub is_refused: bool,
+}
+
+impl Login {
+    /// Returns how long the server waits for each handshake and for the CONNECT.
+    #[must_use]
+    pub fn time_limit(&self, broker: &Broker) -> Duration {
+        let limit = broker.settings().connect_timeout;
+        if self.is_refused { limit.min(REFUSAL_TIMEOUT) } else { limit }
+    }
 }
 
 /// What a connection holds until it ends: one of the connections, and the memory that is reserved for it.
