@@ -368,6 +368,9 @@ fn hint(error: &Error) -> Option<String> {
         Error::Rejected { reason, .. } if reason.code == ReasonCode::BAD_CLIENT_ID => {
             "use another client id: -i ID"
         }
+        Error::Rejected { reason, .. } if reason.names_server() => {
+            "connect to the server that the broker names: -b mqtt://HOST:PORT"
+        }
         Error::Rejected { reason, .. } if reason.is_about_connections() => {
             "close connections that are not needed, or raise `mqkv serve --connections-max N`"
         }

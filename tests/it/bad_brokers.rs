@@ -155,6 +155,34 @@ fn a_broker_that_rejects_the_version_of_a_connect_is_named_with_what_to_use() {
 }
 
 #[test]
+fn a_broker_that_names_another_server_is_rejected_with_its_name() {
+    let shown = run("get k", |connection| {
+        connection.expect("CONNECT");
+        connection.send(&wire::connack(0x9D, b"\x1c\0\x06b:1883"));
+    });
+    let message = "BROKER rejected the connection: server moved (0x9D): b:1883";
+    let more = hint("connect to the server that the broker names: -b mqtt://HOST:PORT");
+    assert_eq!(shown, error(message, &more, 69));
+    let shown = run("set k v", |connection| {
+        connection.serve();
+        connection.send(b"\xe0\x0b\x9c\x09\x1c\0\x06b:1883");
+    });
+    let message = "the broker ended the connection: use another server (0x9C): b:1883";
+    assert!(shown.contains(message), "{shown}");
+}
+
+#[test]
+fn a_session_after_a_clean_start_ends_the_connection() {
+    let shown = run("set k v", |connection| {
+        connection.expect("CONNECT");
+        connection.send(&[0x20, 3, 1, 0, 0]);
+    });
+    let message = "BROKER does not speak MQTT 5: its CONNACK has a session after a clean start";
+    let more = hint("check the port: 1883 is the default for MQTT without TLS");
+    assert_eq!(shown, error(message, &format!("{UNCHANGED}{more}"), 76));
+}
+
+#[test]
 fn a_broker_that_announces_maximum_qos_0_is_refused_and_gets_no_request() {
     let connack = |connection: &mut Connection| {
         connection.expect("CONNECT");

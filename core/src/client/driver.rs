@@ -341,7 +341,9 @@ impl Driver {
             match call {
                 WatchCall::Send(request, ticket) => self.session.send(request, Ticket::Watch(ticket), now),
                 WatchCall::Subscribe(ticket) => {
-                    self.session.subscribe(self.notify_filter.clone(), Ticket::Watch(ticket), now);
+                    let filter = ticket.topic(&self.settings.client_id);
+                    let filter = filter.unwrap_or_else(|| self.notify_filter.clone());
+                    self.session.subscribe(filter, Ticket::Watch(ticket), now);
                 }
             }
         }
@@ -427,9 +429,10 @@ impl Driver {
                 }
                 let elapsed = now.monotonic.saturating_duration_since(self.started);
                 self.info.handle_accepted(elapsed, connection.tls_version(), limits.receive_max);
+                let has_wildcards = connection.has_wildcards();
                 self.connection = ConnectionState::Connected(connection);
                 self.session.handle_connected(limits, now);
-                self.watches.handle_connected();
+                self.watches.handle_connected(has_wildcards);
                 self.status.send_replace(ConnectionStatus::Connected);
                 self.subscriptions.handle_connected();
                 // The answers to early packets may have arrived with the CONNACK.

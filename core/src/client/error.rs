@@ -208,6 +208,22 @@ impl ReasonCode {
         Self { code: Self::PACKET_TOO_LARGE, text: Some(text) }
     }
 
+    /// Adds the server that the client is to use instead.
+    pub(super) fn with_server(mut self, server: Option<String>) -> Self {
+        if let Some(server) = server {
+            self.text = Some(self.text.map_or(server.clone(), |text| format!("{text}: {server}")));
+        }
+        self
+    }
+
+    /// Returns whether the broker names another server to use.
+    #[must_use]
+    pub fn names_server(&self) -> bool {
+        const USE_ANOTHER_SERVER: u8 = 0x9C;
+        const SERVER_MOVED: u8 = 0x9D;
+        matches!(self.code, USE_ANOTHER_SERVER | SERVER_MOVED) && self.text.is_some()
+    }
+
     /// Returns whether the code is about the client's identity or permissions.
     #[must_use]
     pub fn is_authorization(&self) -> bool {

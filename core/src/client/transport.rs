@@ -54,6 +54,8 @@ pub(super) struct Connection {
     is_persistent: bool,
     /// Whether the broker has resumed such a session.
     is_resumed: bool,
+    /// Whether the broker accepts topic filters with wildcards.
+    has_wildcards: bool,
     tracer: Option<Tracer>,
 }
 
@@ -108,6 +110,10 @@ impl Connection {
     /// Returns whether the broker has resumed a session of this client.
     pub(super) fn is_resumed(&self) -> bool {
         self.is_resumed
+    }
+
+    pub(super) fn has_wildcards(&self) -> bool {
+        self.has_wildcards
     }
 
     /// Returns the broker's Maximum Packet Size in bytes; None if it has no limit.
@@ -320,8 +326,12 @@ impl Connection {
                 };
             }
             v5::Packet::Disconnect(disconnect) => {
-                let text = disconnect.properties.and_then(|properties| properties.reason_string);
-                return Err(self.disconnected(ReasonCode { code: disconnect.reason_code as u8, text }));
+                let properties = disconnect.properties;
+                let (text, server) = properties.map_or((None, None), |properties| {
+                    (properties.reason_string, properties.server_reference)
+                });
+                let reason = ReasonCode { code: disconnect.reason_code as u8, text }.with_server(server);
+                return Err(self.disconnected(reason));
             }
             other => {
                 let name = format!("{:?}", other.packet_type()).to_uppercase();

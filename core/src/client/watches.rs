@@ -11,7 +11,7 @@ use super::results::VersionedValue;
 use super::watch::{Watch, WatchAction, WatchEvent, notified_key};
 use crate::clock::Reading;
 use crate::protocol::message::{Message, Qos};
-use crate::protocol::{Key, Reply, Request};
+use crate::protocol::{Key, Reply, Request, topic};
 
 /// Identifies a watch within its session.
 pub(super) type WatchId = u64;
@@ -26,6 +26,16 @@ pub(super) struct ActionTicket {
     action: WatchAction,
 }
 
+impl ActionTicket {
+    /// Returns the topic of the notifications of the key, if the action is about one.
+    pub(super) fn topic(&self, client_id: &str) -> Option<String> {
+        match &self.action {
+            WatchAction::Register(key) => topic::notify(client_id, key),
+            WatchAction::Subscribe | WatchAction::Read(_) => None,
+        }
+    }
+}
+
 /// The watches of one session, through losses of its connection.
 ///
 /// Contract: the owner reports connections, losses, messages and answers with `handle_*`, and sends every call of
@@ -36,6 +46,8 @@ pub(super) struct Watches {
     active: HashMap<WatchId, Active>,
     /// Keys whose notifications the store has been asked to stop, without an answer yet.
     stopping: HashSet<Key>,
+    /// The keys whose topics were subscribed to in this connection; `None` if one filter is for all.
+    subscribed: Option<HashSet<Key>>,
 }
 
 #[derive(Debug)]
@@ -101,7 +113,9 @@ impl Watches {
         self.stopping.remove(key);
     }
 
-    pub(super) fn handle_connected(&mut self) {
+    /// Handles a new connection. Without wildcards, each key has a subscription.
+    pub(super) fn handle_connected(&mut self, has_wildcards: bool) {
+        self.subscribed = (!has_wildcards).then(HashSet::new);
         for active in self.active.values_mut() {
             active.watch.handle_connected();
         }
@@ -145,7 +159,13 @@ impl Watches {
     pub(super) fn handle_subscribed(&mut self, ticket: ActionTicket, result: Result<Qos, Error>) {
         let Some(active) = self.active.get_mut(&ticket.watch) else { return };
         match result {
-            Ok(_) => active.watch.handle_subscribed(),
+            Ok(_) => match (ticket.action, &mut self.subscribed) {
+                (WatchAction::Register(key), Some(subscribed)) => {
+                    subscribed.insert(key.clone());
+                    active.watch.handle_unanswered(WatchAction::Register(key));
+                }
+                _ => active.watch.handle_subscribed(),
+            },
             Err(error) => self.handle_failed(ticket, error),
         }
     }
@@ -201,8 +221,16 @@ impl Watches {
     pub(super) fn poll_call(&mut self) -> Option<WatchCall> {
         let (watch, action) =
             self.active.iter_mut().find_map(|(id, active)| Some((*id, active.watch.poll_action()?)))?;
+        let is_subscribed = |key| self.subscribed.as_ref().is_none_or(|subscribed| subscribed.contains(key));
         let request = match &action {
+            WatchAction::Subscribe if self.subscribed.is_some() => {
+                self.active.get_mut(&watch)?.watch.handle_subscribed();
+                return self.poll_call();
+            }
             WatchAction::Subscribe => return Some(WatchCall::Subscribe(ActionTicket { watch, action })),
+            WatchAction::Register(key) if !is_subscribed(key) => {
+                return Some(WatchCall::Subscribe(ActionTicket { watch, action }));
+            }
             WatchAction::Register(key) => Request::KeyNotify { key: key.clone(), stop: false },
             WatchAction::Read(key) => Request::Get { key: key.clone() },
         };
@@ -242,11 +270,14 @@ impl Watches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Notification, topic};
+    use crate::protocol::Notification;
+
+    fn key(name: &'static str) -> Key {
+        Key::new(name).unwrap()
+    }
 
     #[test]
     fn a_late_notification_of_a_key_whose_watch_has_ended_is_ignored() {
-        let key = |name: &'static str| Key::new(name).unwrap();
         let (events, mut received) = mpsc::channel(10);
         let mut watches = Watches::default();
         watches.add(1, Watch::new([key("ended")]), events.clone(), true);
@@ -266,5 +297,25 @@ mod tests {
         watches.handle_message(&late, "me");
         watches.deliver();
         assert!(matches!(received.try_recv(), Ok(Ok(WatchEvent::Skipped { .. }))));
+    }
+
+    #[test]
+    fn without_wildcards_the_topic_of_each_key_is_subscribed_to_once_before_its_keynotify() {
+        let (events, _received) = mpsc::channel(1);
+        let mut watches = Watches::default();
+        watches.add(1, Watch::new([key("k")]), events.clone(), false);
+        watches.handle_connected(false);
+        let Some(WatchCall::Subscribe(ticket)) = watches.poll_call() else { panic!() };
+        assert_eq!(ticket.topic("me"), topic::notify("me", &key("k")));
+        assert!(watches.poll_call().is_none());
+        watches.handle_subscribed(ticket, Ok(Qos::AtLeastOnce));
+        let keynotify = Request::KeyNotify { key: key("k"), stop: false }.encode();
+        let registers = |watches: &mut Watches| {
+            let Some(WatchCall::Send(request, _)) = watches.poll_call() else { panic!() };
+            request.payload == keynotify
+        };
+        assert!(registers(&mut watches));
+        watches.add(2, Watch::new([key("k")]), events, true);
+        assert!(registers(&mut watches));
     }
 }

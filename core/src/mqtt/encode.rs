@@ -397,6 +397,7 @@ fn publish_code(reason: ReasonCode) -> u8 {
     match reason {
         ReasonCode::Success
         | ReasonCode::NoMatchingSubscribers
+        | ReasonCode::ImplementationSpecific
         | ReasonCode::NotAuthorized
         | ReasonCode::QuotaExceeded => reason.code(),
         _ => ReasonCode::UnspecifiedError.code(),

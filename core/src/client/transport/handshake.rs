@@ -57,6 +57,7 @@ impl Handshake {
             token: None,
             is_persistent: !settings.session.expiry.is_zero(),
             is_resumed: false,
+            has_wildcards: true,
             tracer,
         };
         let keep_alive_s = connection.queue_connect(settings, &credentials)?;
@@ -181,15 +182,21 @@ impl Connection {
         let properties = connack.properties.as_ref();
         if connack.code != v5::ConnectReturnCode::Success {
             let text = properties.and_then(|properties| properties.reason_string.clone());
-            let reason = ReasonCode { code: connack_code(connack.code), text };
+            let server = properties.and_then(|properties| properties.server_reference.clone());
+            let reason = ReasonCode { code: connack_code(connack.code), text }.with_server(server);
             let target = settings.target.to_string();
             let client_id = || format!("client id {}", settings.client_id);
             let identity = settings.credentials().or_else(|| reason.is_by_rules().then(client_id));
             return Err(Error::Rejected { target, reason, identity });
         }
+        if connack.session_present && settings.session.is_clean {
+            // The connection must be closed (MQTT-3.2.2-4).
+            return Err(not_mqtt(settings, "its CONNACK has a session after a clean start".to_owned()));
+        }
         self.outgoing_max = properties.and_then(|properties| properties.max_packet_size);
-        // With a clean start there is no session to resume, whatever the broker answers (3.2.2.1.1).
-        self.is_resumed = connack.session_present && !settings.session.is_clean;
+        self.has_wildcards =
+            properties.is_none_or(|properties| properties.wildcard_subscription_available != Some(0));
+        self.is_resumed = connack.session_present;
         let keep_alive =
             properties.and_then(|properties| properties.server_keep_alive).unwrap_or(keep_alive_s);
         let receive_max =

@@ -306,6 +306,7 @@ fn each_reason_has_a_code_that_its_packet_may_have() {
         let expected = match reason {
             ReasonCode::Success => PubAckReason::Success,
             ReasonCode::NoMatchingSubscribers => PubAckReason::NoMatchingSubscribers,
+            ReasonCode::ImplementationSpecific => PubAckReason::ImplementationSpecificError,
             ReasonCode::NotAuthorized => PubAckReason::NotAuthorized,
             ReasonCode::QuotaExceeded => PubAckReason::QuotaExceeded,
             _ => PubAckReason::UnspecifiedError,

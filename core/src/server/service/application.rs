@@ -241,7 +241,7 @@ impl Service {
                 publish_monitor_copy(publisher, from, message, None);
                 let (client_id, reason) = (Arc::clone(&from.client_id), reason.to_owned());
                 (self.shared.events)(Event::Unanswerable { client_id, reason });
-                Err(Verdict::Consumed.into())
+                Err(Verdict::Refused(ReasonCode::ImplementationSpecific).into())
             }
         }
     }

@@ -366,7 +366,7 @@ fn an_unanswerable_request_is_reported_and_not_applied() {
             Message { correlation: None, ..whole },
         ];
         for message in lacking {
-            assert!(matches!(test.send(message), Verdict::Consumed));
+            assert!(matches!(test.send(message), Verdict::Refused(ReasonCode::ImplementationSpecific)));
             let event = test.events.lock().unwrap().pop();
             assert!(matches!(event, Some(Event::Unanswerable { .. })), "{event:?}");
         }
