@@ -117,7 +117,7 @@ impl Settings {
     /// Lowers the limit on connections to as many as there are sockets for, those that wait included.
     #[must_use]
     pub fn within_sockets(self, sockets: u64) -> Self {
-        let waiting = (sockets / 5).clamp(WAITING_MIN.into(), WAITING_MAX.into());
+        let waiting = sockets.div_ceil(5).clamp(WAITING_MIN.into(), WAITING_MAX.into());
         let connections_max = u32::try_from(sockets.saturating_sub(waiting)).unwrap_or(u32::MAX).max(1);
         Self { connections_max: self.connections_max.min(connections_max), ..self }
     }
