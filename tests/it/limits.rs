@@ -182,6 +182,24 @@ fn connections_leave_the_storage_the_descriptors_that_it_needs() {
 }
 
 #[test]
+fn a_limit_on_memory_below_what_clients_can_make_the_server_hold_is_a_warning() {
+    let place = Place::new();
+    let first_line = |memory_max: &str| {
+        let mut shell = Command::new("sh");
+        let script = "ulimit -v 1000000; exec \"$0\" serve --listen 127.0.0.1:0 --memory-max $1";
+        shell.args(["-c", script]).arg(place.command(&[]).get_program()).arg(memory_max);
+        shell.current_dir(place.folder()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        StreamedProcess::start(&mut shell).log_line()
+    };
+    assert_eq!(
+        first_line("700M"),
+        "warning: the limit on memory (`ulimit -v`) is 1000000K, less than 1.5 times --memory-max 700M: a server that gets no memory \
+         ends; lower --memory-max"
+    );
+    assert!(first_line("256M").starts_with("listening on "));
+}
+
+#[test]
 fn a_limit_on_the_size_of_files_is_an_error_and_no_signal_and_not_passed_on() {
     let place = Place::new();
     let shown = |script: &str| {

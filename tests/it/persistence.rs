@@ -1,12 +1,13 @@
 //! `serve --data`: persistence with `--persist`, the offline verbs on its directory, and failing disks.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::common::{Place, Server, StreamedProcess, line_in, make_fifo, wait_until};
+use super::common::{LoggedServer, Place, Server, StreamedProcess, line_in, make_fifo, wait_until};
 use crate::a_watchdog::bounded;
 
 const FILE: &str = "kept/log-1";
@@ -464,11 +465,17 @@ fn a_full_disk_refuses_persistent_writes_only_until_there_is_room() {
 struct SmallDisk<'a>(&'a Place);
 
 impl<'a> SmallDisk<'a> {
-    fn mount(place: &'a Place) -> Self {
+    fn mount(place: &'a Place, size: &str) -> Self {
         fs::create_dir(place.path("small")).unwrap();
         let disk = Self(place);
-        assert!(disk.mounted("size=2500k"), "the user may not mount a file system");
+        assert!(disk.mounted(size), "the user may not mount a file system");
         disk
+    }
+
+    /// Has another program take all room.
+    fn fill(&self) {
+        let error = fs::write(self.0.path("small/full"), vec![0; 5_000_000]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StorageFull);
     }
 
     fn mounted(&self, options: &str) -> bool {
@@ -488,7 +495,7 @@ impl Drop for SmallDisk<'_> {
 #[ignore = "needs the right to mount a file system; .ci/run runs it"]
 fn on_a_full_disk_a_large_value_does_not_block_small_ones() {
     let place = Place::new();
-    let _disk = SmallDisk::mount(&place);
+    let _disk = SmallDisk::mount(&place, "size=2500k");
     let options = ["--data", "small/kept"];
     let server = Server::start(&place, &[&["-q"], &options[..]].concat());
     place.write("large", "x".repeat(2_000_000));
@@ -511,9 +518,56 @@ fn on_a_full_disk_a_large_value_does_not_block_small_ones() {
 
 #[test]
 #[ignore = "needs the right to mount a file system; .ci/run runs it"]
+fn on_a_disk_of_3_mb_that_others_fill_the_keys_of_a_small_store_can_be_deleted_and_set_again() {
+    let place = Place::new();
+    let disk = SmallDisk::mount(&place, "size=3m");
+    let server = LoggedServer::start(&place, &["--listen", "127.0.0.1:0", "--data", "small/kept"]);
+    let url = format!("mqtt://127.0.0.1:{}", server.port(0));
+    let at = |words: &[&str]| place.run_at(&url, words);
+    assert_eq!(at(&["set", "k", "v"]), "--- exit 0\n");
+    wait_until("room is reserved", || place.path("small/kept/reserve").exists().then_some(()));
+    // It is as long as it will be.
+    let len = || fs::metadata(place.path("small/kept/reserve")).unwrap().len();
+    wait_until("all room is reserved", || (len() > 700_000).then_some(()));
+    disk.fill();
+    let value = "x".repeat(1_000);
+    let set = |number: &usize| at(&["set", &format!("k{number}"), &value]) == "--- exit 0\n";
+    let count = (0..1_000).take_while(set).count();
+    assert!(count < 1_000, "the disk is never full");
+    for number in 0..count {
+        assert_eq!(at(&["del", &format!("k{number}")]), "--- exit 0\n", "of {count}");
+    }
+    fs::remove_file(place.path("small/full")).unwrap();
+    wait_until("writes are accepted", || (at(&["set", "again", "v"]) == "--- exit 0\n").then_some(()));
+    assert_eq!(at(&["keys"]), "--- stdout\nk\nagain\n--- exit 0\n");
+}
+
+#[test]
+#[ignore = "needs the right to mount a file system; .ci/run runs it"]
+fn a_disk_without_room_for_the_reserve_is_reported_at_the_start() {
+    let place = Place::new();
+    let disk = SmallDisk::mount(&place, "size=3m");
+    for number in 0..20 {
+        assert_eq!(run(&place, &format!("--embedded=small/kept set k{number} v")), "--- exit 0\n");
+    }
+    disk.fill();
+    let server = LoggedServer::start(&place, &["--listen", "127.0.0.1:0", "--data", "small/kept"]);
+    server
+        .log_line_with("refused until the disk works again: the disk is full, and keys can only be deleted");
+    let url = format!("mqtt://127.0.0.1:{}", server.port(0));
+    let at = |words: &[&str]| place.run_at(&url, words);
+    assert!(at(&["set", "k", "v"]).ends_with("--- exit 76\n"));
+    assert_eq!(at(&["del", "k3"]), "--- exit 0\n");
+    fs::remove_file(place.path("small/full")).unwrap();
+    server.log_line_with("the disk works again: persistent writes are accepted");
+    assert_eq!(at(&["set", "k", "v"]), "--- exit 0\n");
+}
+
+#[test]
+#[ignore = "needs the right to mount a file system; .ci/run runs it"]
 fn a_read_only_folder_exits_with_74_and_can_be_verified() {
     let place = Place::new();
-    let disk = SmallDisk::mount(&place);
+    let disk = SmallDisk::mount(&place, "size=2500k");
     assert_eq!(run(&place, "--embedded=small/kept set k v"), "--- exit 0\n");
     assert!(disk.mounted("remount,ro"));
     for folder in ["small/kept", "small/new"] {

@@ -16,6 +16,8 @@ use crate::clock;
 const PERIOD: Duration = Duration::from_secs(10);
 /// The most events of one subject that are logged in a period.
 const EVENTS_MAX: u32 = 100;
+/// The same of the machine.
+const MACHINE_EVENTS_MAX: u32 = 10;
 /// The most subjects that are counted separately in a period. All others count as one.
 const SUBJECTS_MAX: usize = 10_000;
 
@@ -76,6 +78,10 @@ impl Drop for RateLimiter {
 /// The subject of an event, None for all subjects over the limit; and whether the event is a failure.
 type SubjectKind = (Option<Subject>, bool);
 
+fn events_max((subject, _): &SubjectKind) -> u32 {
+    if matches!(subject, Some(Subject::Machine(_))) { MACHINE_EVENTS_MAX } else { EVENTS_MAX }
+}
+
 /// Counts of the events of a period (pure).
 ///
 /// Contract: the owner logs the events that [`EventCounts::handle`] and [`EventCounts::poll`] return, and calls `poll` one period
@@ -104,9 +110,10 @@ impl EventCounts {
         if self.counts.len() >= SUBJECTS_MAX && !self.counts.contains_key(&subject) {
             subject.0 = None;
         }
+        let max = events_max(&subject);
         let count = self.counts.entry(subject).or_insert(0);
         *count = count.saturating_add(1);
-        if *count <= EVENTS_MAX {
+        if *count <= max {
             events.push(event);
         } else if !self.is_suppressing {
             (self.is_suppressing, self.has_started) = (true, true);
@@ -127,11 +134,11 @@ impl EventCounts {
         let counts = std::mem::take(self).counts;
         let mut reports: Vec<_> = counts
             .into_iter()
-            .filter(|(_, count)| *count > EVENTS_MAX)
-            .map(|((subject, is_failure), count)| {
-                let (subject, count) =
-                    (subject.unwrap_or(Subject::Other("others")), count.saturating_sub(EVENTS_MAX));
-                Event::LeftOut { subject, count, is_failure }
+            .filter(|(subject, count)| *count > events_max(subject))
+            .map(|(subject, count)| {
+                let count = count.saturating_sub(events_max(&subject));
+                let (subject, is_failure) = subject;
+                Event::LeftOut { subject: subject.unwrap_or(Subject::Other("others")), count, is_failure }
             })
             .collect();
         reports.sort_unstable_by_key(ToString::to_string);
@@ -181,6 +188,18 @@ mod tests {
         ];
         assert_eq!(reports, expected.map(|(text, is_failure)| (text.to_owned(), is_failure)));
         assert_eq!(counts.handle(gone("noisy"), start + PERIOD), [gone("noisy")]);
+    }
+
+    #[test]
+    fn failures_of_the_machine_are_a_line_a_second_at_most() {
+        let start = clock::monotonic();
+        let mut counts = EventCounts::default();
+        let failed = || Event::from(broker::Event::AcceptFailed { reason: "no descriptor".to_owned() });
+        let logged: usize = (0..500).map(|_| counts.handle(failed(), start).len()).sum();
+        assert_eq!(logged, 10);
+        let reports = counts.poll(start + PERIOD);
+        let expected = "… and 490 more of connections that could not be accepted within 10 s";
+        assert_eq!(reports.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
     }
 
     #[test]

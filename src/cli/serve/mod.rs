@@ -36,14 +36,14 @@ use self::logging::{EventLog, LogLevel};
 use self::operations::LogFormat;
 use self::port_file::PortFile;
 use self::reload::ReloadSignals;
-use super::descriptors;
 use super::detached::run_detached;
 use super::etcd::cluster_error;
 use super::options::DisplayArgs;
-use super::{runtime, storage_error};
+use super::{process_limits, runtime, storage_error};
 use crate::broker;
 use crate::clock;
 use crate::commands::process::signal::{Signals, release_hangup};
+use crate::commands::size::Size;
 use crate::commands::{CommandError, Exit, Kind, duration, limit_hint};
 use crate::render::{Style, counted};
 use crate::server::{
@@ -260,7 +260,7 @@ fn fit_descriptors(settings: broker::Settings, log: &EventLog) -> broker::Settin
     const OWN: u64 = 128;
     /// Descriptors that the runtime of a thread needs.
     const PER_THREAD: u64 = 4;
-    let Some(limit) = descriptors::raise_limit() else { return settings };
+    let Some(limit) = process_limits::raise_open_files() else { return settings };
     let own = (settings.threads as u64).saturating_mul(PER_THREAD).saturating_add(OWN);
     let wanted = u64::from(settings.connections_max).saturating_add(settings.waiting_max().into());
     let fitted = settings.clone().within_sockets(limit.saturating_sub(own));
@@ -269,6 +269,19 @@ fn fit_descriptors(settings: broker::Settings, log: &EventLog) -> broker::Settin
         log.warn(&format!("the limit on open files allows {room}: `ulimit -n {wanted}` allows all"));
     }
     fitted
+}
+
+/// Logs a warning if the process may not have the memory that clients can make it hold: it ends when it gets none.
+fn warn_of_little_memory(memory_max: u64, log: &EventLog) {
+    if let Some(limit) = process_limits::memory()
+        && limit / 3 < memory_max / 2
+    {
+        let (limit, memory_max) = (Size(limit), Size(memory_max));
+        log.warn(&format!(
+            "the limit on memory (`ulimit -v`) is {limit}, less than 1.5 times --memory-max {memory_max}: a server that gets no memory \
+             ends; lower --memory-max"
+        ));
+    }
 }
 
 /// A server that is prepared, with the listener of each address, and the description and file of its part in an exchange.
@@ -305,6 +318,7 @@ async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Sta
     let files = [&args.config_file, &args.authz, &args.exchange.exchange].into_iter().flatten();
     files.for_each(|file| log.warn_of_settings(file));
     args.data.data.iter().for_each(|directory| log.warn_of_data(directory));
+    warn_of_little_memory(args.limits.memory_max(), log);
     let limits = args.limits.store();
     let persistence = args.data.persistence();
     if is_verbose {

@@ -1,7 +1,7 @@
 //! The ledger in files: append-only segments of a log, and snapshots.
 //!
 //! ```text
-//! lock          locked by the process; names the format, and the last group at the last orderly end
+//! lock          locked by the process, as the directory itself is; names the format, and the last group at the last orderly end
 //! snapshot-7    all records, as they were when segment 7 was begun or later
 //! log-7         groups, each at a block boundary, each with its number and the checksum of the one before
 //! log-8         …

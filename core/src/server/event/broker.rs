@@ -61,7 +61,7 @@ pub(super) fn row(event: &Event) -> Row<'_> {
             })
         }
         Event::AcceptFailed { reason } => {
-            let subject = Subject::Other("connections that could not be accepted");
+            let subject = Subject::Machine("connections that could not be accepted");
             let row = failure("accept-failed").about(subject).shown("reason", reason);
             row.line(move |out| write!(out, "a connection could not be accepted: {reason}"))
         }

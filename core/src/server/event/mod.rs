@@ -251,7 +251,7 @@ impl Event {
     }
 }
 
-const PERSISTENT_WRITES: Subject = Subject::Other("persistent writes");
+const PERSISTENT_WRITES: Subject = Subject::Machine("persistent writes");
 
 impl fmt::Display for Event {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

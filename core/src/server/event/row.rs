@@ -13,6 +13,8 @@ pub enum Subject {
     Client(Arc<str>),
     /// The address of a client that was not accepted: such a client can choose any client id.
     Address(Arc<str>),
+    /// The machine, in words: without room or descriptors, every attempt fails.
+    Machine(&'static str),
     /// Anything else, in words.
     Other(&'static str),
 }
@@ -21,7 +23,7 @@ impl fmt::Display for Subject {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Client(text) | Self::Address(text) => out.write_str(text),
-            Self::Other(text) => out.write_str(text),
+            Self::Machine(text) | Self::Other(text) => out.write_str(text),
         }
     }
 }

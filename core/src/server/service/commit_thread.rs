@@ -111,6 +111,7 @@ fn commit_until_closing(shared: &Shared, mut look_after: impl FnMut(&mut FileLed
             if shared.owes_report.swap(false, Ordering::Relaxed) {
                 shared.report_room(storage);
             }
+            storage.settle();
             if storage.lacks_room() {
                 storage.retry_work();
             }

@@ -14,6 +14,9 @@ use crate::store::Now;
 /// followed by a longer pause, because it has written much.
 const SNAPSHOT_PAUSE_MIN_MS: u64 = 1_000;
 const SNAPSHOT_PAUSE_MAX_MS: u64 = 60_000;
+/// Length of the log of a few deletions: after these, the snapshot of a small store that has no room left is written anew, because
+/// no more keys may be there to delete.
+const SMALL_LOG_BYTES: u64 = 16 * 1024;
 /// What a snapshot has besides its entries, at least.
 const SNAPSHOT_OVERHEAD_BYTES: u64 = 64 * 1024;
 
@@ -165,6 +168,13 @@ impl FileLedger {
         }
     }
 
+    /// Makes work due that a process that ends soon leaves out: a lack of room is reported although nothing is written.
+    pub fn settle(&mut self) {
+        if self.store.is_some() {
+            self.commits = self.commits.max(self.policy.commits_before);
+        }
+    }
+
     /// Makes work due that has failed for lack of room. Some time must have passed.
     pub fn retry_work(&mut self) {
         self.room.is_exhausted = false;
@@ -235,8 +245,8 @@ impl FileLedger {
         let tolerated = self.policy.deletion_bytes(self.live_bytes) / 4;
         let is_short = self.reserve.is_none_or(|bytes| bytes.saturating_add(tolerated) < wanted);
         let is_long = self.reserve_in_place() > wanted.saturating_mul(2);
-        // A store with little in it is not what fills a disk. Without room, it is tried again after a snapshot.
-        (is_long || (is_short && self.live_bytes >= self.policy.first_bytes)) && !self.room.is_lacking
+        // Without room, it is tried again after a snapshot.
+        (is_long || is_short) && !self.room.is_lacking
     }
 
     fn preparation(&mut self) -> Preparation {
@@ -266,7 +276,9 @@ impl FileLedger {
 
     fn is_log_long(&self) -> bool {
         let least = if self.room.is_lacking {
-            self.policy.deletion_bytes(self.live_bytes) / 4
+            let usual_bytes = self.policy.deletion_bytes(self.live_bytes) / 4;
+            let small_bytes = (self.live_bytes_of_snapshot() / 16).max(SMALL_LOG_BYTES);
+            if self.room.is_short { usual_bytes.min(small_bytes) } else { usual_bytes }
         } else {
             self.policy.snapshot_bytes.max(self.live_bytes_of_snapshot())
         };
