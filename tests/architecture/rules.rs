@@ -196,7 +196,7 @@ pub const OWNERS: &[(&str, &[&str])] = &[
         &[
             "src/commands/process/",
             "src/cli/password.rs",
-            "src/cli/descriptors.rs",
+            "src/cli/process_limits.rs",
             "core/src/clock.rs",
             "core/src/broker/wire/busy_poll_stream.rs",
             "core/src/net/listening_socket.rs",
