@@ -19,7 +19,8 @@ use super::output::{Emit, Hint};
 use super::scan::{self, Pages};
 use super::session::Session;
 use crate::client::{RawRequest, RequestProperties, VersionedValue};
-use crate::protocol::{Key, Timestamp, Value};
+use crate::clock;
+use crate::protocol::{Details, Key, Timestamp, Value};
 use crate::render::json::{self, Json};
 use crate::render::{Progress, Record, Rendered, Style, Widths, counted, notice};
 
@@ -37,8 +38,9 @@ One JSON object, each on one line, whatever the --output:
   {\"v\":1,\"op\":\"export\",\"key\":\"line1/temp\",\"value\":\"21.5\",
    \"encoding\":\"utf-8\",\"version\":\"...\"}
 
-A key or value that is not UTF-8 is encoded in base64 (key_encoding, encoding). The time to live of a key is not included: \
-the protocol has no request for it.
+A key or value that is not UTF-8 is encoded in base64 (key_encoding, encoding). From `mqkv serve` and `mqkv store`, a line also has the \
+time at which the key expires (expires) and its fencing token (fence), if there are any. Other brokers do not report them, so that a lock \
+cannot be told from another key: `mqkv import` makes it one that never expires.
 
 Completeness:
 The keys are those that the store lists. `mqkv serve` lists all keys that its rules let this client read. Other brokers may leave \
@@ -71,7 +73,7 @@ pub struct ExportArgs {
     /// Keys in FILE end with NUL and are not escaped
     #[arg(short = '0', long = "null", requires = "keys_from")]
     null: bool,
-    /// Leave out the versions
+    /// Leave out versions, times to live and fencing tokens
     ///
     /// Two exports of the same values are then equal.
     #[arg(long)]
@@ -91,6 +93,14 @@ struct ExportedKey {
     value: Value,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::version")]
     version: Option<Timestamp>,
+    #[serde(
+        rename = "expires",
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "json::time_if_any"
+    )]
+    expires_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::version")]
+    fence: Option<Timestamp>,
 }
 
 /// The numbers of keys.
@@ -101,6 +111,10 @@ struct Exported {
     keys: u64,
     /// Keys that were deleted before their value was read, or that are in the list only.
     missing: u64,
+    /// Keys with a time to live.
+    with_ttl: u64,
+    /// Keys whose times to live are not known.
+    ttl_unknown: u64,
     #[serde(skip)]
     is_from_list: bool,
 }
@@ -119,6 +133,7 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
         Some(lines) => KeySource::Lines { lines, null: args.null, bytes_read: &bytes_read },
         None => KeySource::Pages { pages: Pages::request(client, pattern), ready: VecDeque::new() },
     };
+    let keys = Requests { keys, details: !args.no_version };
     let mut summary = Exported { is_from_list: args.keys_from.is_some(), ..Exported::default() };
     let handle = |answer: Option<(Key, _)>| {
         let Some((key, response)) = answer else {
@@ -127,9 +142,13 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
         };
         match VersionedValue::decode(response?)? {
             Some(found) => {
-                summary.keys = summary.keys.saturating_add(1);
-                let version = found.version.filter(|_| !args.no_version);
-                emit(&ExportedKey { key, value: found.value, version })?;
+                let VersionedValue { value, version, details } = found;
+                let version = version.filter(|_| !args.no_version);
+                let is_known = details.is_some();
+                let Details { ttl_ms, fence } = details.map(|details| *details).unwrap_or_default();
+                let expires_ms = ttl_ms.map(|ttl_ms| clock::wall_ms().saturating_add(ttl_ms.get()));
+                summary.count(ttl_ms.is_some(), is_known);
+                emit(&ExportedKey { key, value, version, expires_ms, fence })?;
             }
             None => summary.missing = summary.missing.saturating_add(1),
         }
@@ -141,6 +160,14 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
         emit(&Hint(hint))?;
     }
     Ok(Exit::Yes)
+}
+
+impl Exported {
+    fn count(&mut self, expires: bool, is_known: bool) {
+        self.keys = self.keys.saturating_add(1);
+        self.with_ttl = self.with_ttl.saturating_add(u64::from(expires));
+        self.ttl_unknown = self.ttl_unknown.saturating_add(u64::from(!is_known));
+    }
 }
 
 impl Record for ExportedKey {
@@ -166,8 +193,20 @@ impl Record for Exported {
             1 => format!("; 1 key was {cause}"),
             missing => format!("; {missing} keys were {cause}"),
         };
-        notice(&format!("exported {}{missing} (without times to live)", counted(self.keys, "key")), style)
+        let times = match (self.with_ttl, self.ttl_unknown) {
+            (0, 0) => String::new(),
+            (0, _) => " (without times to live)".to_owned(),
+            (with_ttl, _) => format!(" ({with_ttl} with a time to live)"),
+        };
+        notice(&format!("exported {}{missing}{times}", counted(self.keys, "key")), style)
     }
+}
+
+/// The requests for the keys to export.
+struct Requests<'a> {
+    keys: KeySource<'a>,
+    /// Whether times to live and fencing tokens are exported.
+    details: bool,
 }
 
 /// The keys to export.
@@ -176,17 +215,15 @@ enum KeySource<'a> {
     Lines { lines: Lines, null: bool, bytes_read: &'a Cell<u64> },
 }
 
-impl Source for KeySource<'_> {
-    type Context = Key;
-
-    fn try_next(&mut self) -> Result<Option<(Key, RawRequest)>, CommandError> {
+impl KeySource<'_> {
+    fn try_next(&mut self) -> Result<Option<Key>, CommandError> {
         match self {
-            Self::Pages { ready, .. } => Ok(ready.pop_front().map(with_request)),
+            Self::Pages { ready, .. } => Ok(ready.pop_front()),
             Self::Lines { lines, null, bytes_read } => {
                 while let Some(line) = lines.try_next() {
                     bytes_read.set(line.bytes_read);
                     if let Some(key) = key_of(line, *null)? {
-                        return Ok(Some(with_request(key)));
+                        return Ok(Some(key));
                     }
                 }
                 Ok(None)
@@ -194,7 +231,7 @@ impl Source for KeySource<'_> {
         }
     }
 
-    async fn next(&mut self) -> Result<Option<(Key, RawRequest)>, CommandError> {
+    async fn next(&mut self) -> Result<Option<Key>, CommandError> {
         loop {
             if let Some(next) = self.try_next()? {
                 return Ok(Some(next));
@@ -208,7 +245,7 @@ impl Source for KeySource<'_> {
                     let Some(line) = lines.next().await else { return Ok(None) };
                     bytes_read.set(line.bytes_read);
                     if let Some(key) = key_of(line, *null)? {
-                        return Ok(Some(with_request(key)));
+                        return Ok(Some(key));
                     }
                 }
             }
@@ -216,13 +253,28 @@ impl Source for KeySource<'_> {
     }
 }
 
-/// Returns the request for a key. With a timestamp of its own it accepts any version: a store that is ahead of this machine's clock
-/// can be exported, too.
-fn with_request(key: Key) -> (Key, RawRequest) {
-    let mut request = VersionedValue::request(&key);
-    let timestamp = Some(Timestamp::of_store(0, 0));
-    request.properties = RequestProperties { timestamp, ..RequestProperties::default() }.shared();
-    (key, request)
+impl Requests<'_> {
+    /// Returns the request for a key. With a timestamp of its own it accepts any version: a store that is ahead of this machine's
+    /// clock can be exported, too.
+    fn of(&self, key: Key) -> (Key, RawRequest) {
+        let timestamp = Some(Timestamp::of_store(0, 0));
+        let mut request = VersionedValue::request(&key);
+        request.properties =
+            RequestProperties { timestamp, details: self.details, ..RequestProperties::default() }.shared();
+        (key, request)
+    }
+}
+
+impl Source for Requests<'_> {
+    type Context = Key;
+
+    fn try_next(&mut self) -> Result<Option<(Key, RawRequest)>, CommandError> {
+        Ok(self.keys.try_next()?.map(|key| self.of(key)))
+    }
+
+    async fn next(&mut self) -> Result<Option<(Key, RawRequest)>, CommandError> {
+        Ok(self.keys.next().await?.map(|key| self.of(key)))
+    }
 }
 
 /// Returns the key on a line; None if the line is empty.
@@ -271,23 +323,33 @@ mod tests {
     #[test]
     fn an_entry_is_json_in_every_format() {
         let (key, version) = (Key::new("k").unwrap(), Some(Timestamp::of_store(5, 3)));
-        let entry = ExportedKey { key, value: (&b"\xff"[..]).into(), version };
+        let (value, fence) = ((&b"\xff"[..]).into(), version.clone());
+        let entry = ExportedKey { key, value, version, expires_ms: Some(1_763_669_639_958), fence };
         let line = "{\"v\":1,\"op\":\"export\",\"key\":\"k\",\"value\":\"/w==\",\"encoding\":\"base64\",\
-                    \"version\":\"000000000000005:00003:StateStore\"}\n";
+                    \"version\":\"000000000000005:00003:StateStore\",\"expires\":\"2025-11-20T20:13:59.958Z\",\
+                    \"fence\":\"000000000000005:00003:StateStore\"}\n";
         for style in [Style::LINES, Style::JSON, Style::PLAIN] {
             assert_eq!(shown(&entry, &style), (line.to_owned(), String::new()));
         }
     }
 
     #[test]
-    fn the_summary_goes_to_standard_error() {
-        let text = |style: &Style| {
-            let (stdout, stderr) = shown(&Exported { keys: 2, missing: 1, is_from_list: true }, style);
+    fn the_summary_goes_to_standard_error_and_says_whether_times_are_known() {
+        let summary = |keys, missing, with_ttl, ttl_unknown, style: &Style| {
+            let exported = Exported { keys, missing, with_ttl, ttl_unknown, is_from_list: true };
+            let (stdout, stderr) = shown(&exported, style);
             assert_eq!(stdout, "");
             stderr
         };
-        assert_eq!(text(&Style::LINES), "exported 2 keys; 1 key was not found (without times to live)\n");
-        assert_eq!(text(&Style::JSON), "{\"v\":1,\"op\":\"export\",\"keys\":2,\"missing\":1}\n");
-        assert_eq!(text(&Style::QUIET), "");
+        let text = |keys, missing, with_ttl, ttl_unknown| {
+            summary(keys, missing, with_ttl, ttl_unknown, &Style::LINES)
+        };
+        assert_eq!(text(2, 1, 0, 2), "exported 2 keys; 1 key was not found (without times to live)\n");
+        assert_eq!(text(0, 0, 0, 0), "exported 0 keys\n");
+        assert_eq!(text(2, 0, 0, 0), "exported 2 keys\n");
+        assert_eq!(text(2, 0, 1, 0), "exported 2 keys (1 with a time to live)\n");
+        let json = "{\"v\":1,\"op\":\"export\",\"keys\":2,\"missing\":1,\"with_ttl\":0,\"ttl_unknown\":2}\n";
+        assert_eq!(summary(2, 1, 0, 2, &Style::JSON), json);
+        assert_eq!(summary(2, 1, 0, 2, &Style::QUIET), "");
     }
 }

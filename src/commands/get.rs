@@ -15,10 +15,12 @@ use super::output::Emit;
 use super::process::file;
 use super::session::Session;
 use crate::client::{RawRequest, Response, VersionedValue};
-use crate::protocol::{Key, Timestamp, Value};
+use crate::protocol::{Details, Key, Timestamp, Value};
 use crate::render::escape::{escape, escape_lines, spell};
 use crate::render::json::{self, Json};
-use crate::render::{Format, Record, Rendered, Style, Widths, confirmation, counted, line, name, not_found};
+use crate::render::{
+    Format, Record, Rendered, Style, Widths, confirmation, counted, detailed_line, name, not_found,
+};
 
 const USAGE: &str = "mqkv get KEY...";
 
@@ -115,6 +117,8 @@ enum Content {
         size: usize,
         #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::version")]
         version: Option<Timestamp>,
+        #[serde(flatten, serialize_with = "json::details")]
+        details: Option<Box<Details>>,
     },
     /// The value was written to a file.
     File {
@@ -128,15 +132,16 @@ enum Content {
 
 pub async fn run(args: GetArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     if args.count() <= 1 {
-        let (request, call) = prepare(args)?;
+        let (_, call) = prepare(args)?;
         let call = GetCall { layout: Layout::Alone, ..call };
+        let request = VersionedValue::detailed_request(&call.key);
         return call.finish(session.early_client().await?.send(request).await?, emit);
     }
     let calls = calls(args)?;
     let client = session.early_client().await?;
     let mut exit = Exit::Yes;
     let requests = Known(calls.into_iter().map(|call| {
-        let request = VersionedValue::request(&call.key);
+        let request = VersionedValue::detailed_request(&call.key);
         (call, request)
     }));
     let handle = |answer: Option<(GetCall, _)>| {
@@ -183,7 +188,8 @@ impl GetCall {
         let Self { key, file, default, layout } = self;
         let read = VersionedValue::decode(response)?;
         let found = read.is_some();
-        let read = read.or_else(|| default.map(|value| VersionedValue { value, version: None }));
+        let read =
+            read.or_else(|| default.map(|value| VersionedValue { value, version: None, details: None }));
         let default = !found && read.is_some();
         let content = read.map(|read| Content::of(read, file)).transpose()?;
         let exit = if content.is_some() { Exit::Yes } else { Exit::No };
@@ -195,14 +201,14 @@ impl GetCall {
 impl Content {
     /// Returns a value, after it was written to the file if there is one.
     fn of(read: VersionedValue, file: Option<PathBuf>) -> Result<Self, CommandError> {
-        let VersionedValue { value, version } = read;
+        let VersionedValue { value, version, details } = read;
         let size = value.len();
         match file {
             Some(file) => {
                 file::write(&file, &value)?;
                 Ok(Self::File { file, size, version })
             }
-            None => Ok(Self::Value { value, size, version }),
+            None => Ok(Self::Value { value, size, version, details }),
         }
     }
 }
@@ -230,12 +236,12 @@ impl Record for Got {
             (Some(Content::Value { value, .. }), Format::Lines) => {
                 Rendered::stdout(format!("{}\n", spell(value)))
             }
-            (Some(Content::Value { value, version, .. }), _) => {
+            (Some(Content::Value { value, version, details, .. }), _) => {
                 let text = match self.layout {
                     Layout::KeyedLine => format!("{}  {}", name(&self.key), escape(value)),
                     Layout::Alone | Layout::Line => escape_lines(value),
                 };
-                line(&text, version.as_ref(), style)
+                detailed_line(&text, version.as_ref(), details.as_deref(), style)
             }
         }
     }
@@ -254,6 +260,8 @@ impl Record for Got {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU64;
+
     use super::*;
     use crate::render::shown;
 
@@ -263,7 +271,7 @@ mod tests {
     }
 
     fn value(value: &'static [u8], version: Option<Timestamp>) -> Option<Content> {
-        Some(Content::Value { value: value.into(), size: value.len(), version })
+        Some(Content::Value { value: value.into(), size: value.len(), version, details: None })
     }
 
     fn stdout(record: &Got, style: &Style) -> String {
@@ -278,6 +286,20 @@ mod tests {
         assert_eq!(stdout(&record, &Style::PLAIN), "\\x1B[2J\\xFF\n");
         let verbose = Style { verbose: true, ..Style::PLAIN };
         assert_eq!(stdout(&record, &verbose), "\\x1B[2J\\xFF  000000000000005:00003:StateStore\n");
+    }
+
+    #[test]
+    fn a_time_to_live_and_a_fencing_token_are_shown_on_request() {
+        let details = Details { ttl_ms: NonZeroU64::new(90_000), fence: Some(Timestamp::of_store(5, 3)) };
+        let details = Some(Box::new(details));
+        let content = Content::Value { value: "v".into(), size: 1, version: None, details };
+        let record = got(Some(content), Layout::Alone);
+        assert_eq!(stdout(&record, &Style::PLAIN), "v\n");
+        let verbose = Style { verbose: true, ..Style::PLAIN };
+        let fence = "000000000000005:00003:StateStore";
+        assert_eq!(stdout(&record, &verbose), format!("v  expires in 1m 30s  fence {fence}\n"));
+        let json = stdout(&record, &Style::JSON);
+        assert!(json.ends_with(&format!(",\"size\":1,\"ttl_ms\":90000,\"fence\":\"{fence}\"}}\n")), "{json}");
     }
 
     #[test]

@@ -9,17 +9,18 @@ use super::error::CommandError;
 use super::exit::Exit;
 use super::output::Emit;
 use super::session::Session;
-use crate::protocol::{Key, Timestamp, Value};
+use crate::client::VersionedValue;
+use crate::protocol::{Details, Key, Timestamp, Value};
 use crate::render::escape::escape;
 use crate::render::json::{self, Json};
-use crate::render::{Record, Rendered, Style, Widths, line, name, negative};
+use crate::render::{Record, Rendered, Style, Widths, detailed_line, name, negative};
 
 const USAGE: &str = "mqkv holder KEY";
 
 const HELP: &str = "\
 Examples:
   mqkv holder deploy
-  mqkv holder deploy -v                 with the newest fencing token
+  mqkv holder deploy -v                 with its token and the time left
 
 The answer may be out of date when it is printed.
 
@@ -46,14 +47,22 @@ struct Holder {
     /// The newest fencing token.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::version")]
     version: Option<Timestamp>,
+    /// The time that is left of the lease.
+    #[serde(flatten, serialize_with = "json::details")]
+    details: Option<Box<Details>>,
 }
 
 pub async fn run(args: HolderArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let key = args.key.resolve_only(USAGE)?;
-    let found = session.early_client().await?.get(&key).await?;
-    let (holder, version) = found.map_or((None, None), |found| (Some(found.value), found.version));
-    let held = holder.is_some();
-    emit(&Holder { key, held, holder, version })?;
+    let response = session.early_client().await?.send(VersionedValue::detailed_request(&key)).await?;
+    let holder = match VersionedValue::decode(response)? {
+        Some(VersionedValue { value, version, details }) => {
+            Holder { key, held: true, holder: Some(value), version, details }
+        }
+        None => Holder { key, held: false, holder: None, version: None, details: None },
+    };
+    let held = holder.held;
+    emit(&holder)?;
     Ok(if held { Exit::Yes } else { Exit::No })
 }
 
@@ -64,7 +73,10 @@ impl Record for Holder {
 
     fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
         match &self.holder {
-            Some(holder) => line(&escape(holder), self.version.as_ref(), style),
+            Some(holder) => {
+                let details = self.details.as_deref();
+                detailed_line(&escape(holder), self.version.as_ref(), details, style)
+            }
             None => negative(&format!("{} is free", name(&self.key)), style),
         }
     }
@@ -86,7 +98,7 @@ mod tests {
     #[test]
     fn a_lock_is_held_or_free() {
         let key = Key::new("deploy").unwrap();
-        let free = Holder { key, held: false, holder: None, version: None };
+        let free = Holder { key, held: false, holder: None, version: None, details: None };
         assert_eq!(
             shown(&free, &Style::JSON).0,
             "{\"v\":1,\"op\":\"holder\",\"key\":\"deploy\",\"held\":false}\n"

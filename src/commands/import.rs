@@ -17,6 +17,7 @@ use super::output::Emit;
 use super::process::stdin;
 use super::session::Session;
 use crate::client::{Client, Error, RawRequest, Response, SetOptions, SetOutcome};
+use crate::clock;
 use crate::protocol::{Condition, ErrorReply};
 use crate::render::json::Json;
 use crate::render::{Progress, Record, Rendered, Style, Widths, counted, notice};
@@ -30,11 +31,12 @@ Examples:
 
 Lines:
 Each line is a JSON object with key and value, and with key_encoding and encoding if they are base64, as `export` writes \
-it. The output of `mqkv get -j` and the member ttl_ms are accepted too. Other members are ignored. Lines are written in \
+it. The output of `mqkv get -j` is accepted too, and ttl_ms in place of expires. Other members are ignored. Lines are written in \
 order, so the last line of a key wins.
 
-Not restored:
-Each value gets a new version. A key that had an expiry gets none, because an export does not contain it.
+Restored:
+A key expires at its time (expires), and is left out if that has passed; its fencing token (fence) protects it again. Exports of other \
+brokers have neither: a lock in them becomes a key that never expires. Each value gets a new version.
 
 Exit status:
 The import stops at the first error and exits with its status; requests that were already sent are completed. Then, and \
@@ -71,14 +73,18 @@ impl ImportArgs {
 }
 
 /// The numbers of lines.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 #[serde(tag = "op", rename = "import")]
 struct Imported {
     /// Keys that were written, or would have been.
     written: u64,
+    /// How many of them have a time to live.
+    with_ttl: u64,
     /// Keys that were not written because they exist.
     #[serde(rename = "left")]
     skipped: u64,
+    /// Keys that were not written because they have expired.
+    expired: u64,
     failed: u64,
     dry_run: bool,
     /// The line to continue from, if the import stopped.
@@ -93,7 +99,7 @@ pub async fn run(args: ImportArgs, session: &Session, emit: Emit<'_>) -> Result<
         emit,
         condition: args.nx.then_some(Condition::Absent),
         state: ProcessorState::new(args.inflight, args.keep_going || args.dry_run, &lines),
-        summary: Imported { written: 0, skipped: 0, failed: 0, dry_run: args.dry_run, next_line: None },
+        summary: Imported { dry_run: args.dry_run, ..Imported::default() },
         is_stopped: false,
         next_line: 1,
         session,
@@ -165,12 +171,21 @@ impl Import<'_> {
     }
 }
 
-/// A line, and the error if it is invalid.
-type PendingLine = (Place, Result<(), CommandError>);
+/// A line, and what it is or the error if it is invalid.
+type PendingLine = (Place, Result<Expiring, CommandError>);
+
+/// Whether the key of an entry expires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expiring {
+    Never,
+    Later,
+    /// It has expired already.
+    Before,
+}
 
 impl LineProcessor for Import<'_> {
     type Pending = PendingLine;
-    type Deferred = Box<(Place, RawRequest)>;
+    type Deferred = Box<(PendingLine, RawRequest)>;
 
     fn state(&mut self) -> &mut ProcessorState<PendingLine> {
         &mut self.state
@@ -188,14 +203,22 @@ impl LineProcessor for Import<'_> {
                 let error = if is_cut_off { error.cause("the file ends within this line") } else { error };
                 self.state.push_failed((place, Err(error)));
             }
-            Ok(_) if self.summary.dry_run => self.state.pipeline.push_done((place, Ok(()))),
             Ok(entry) => {
-                let Entry { key, value, ttl_ms } = entry;
-                let options = SetOptions { condition: self.condition, ttl_ms, ..SetOptions::default() };
-                let request = options.request(&key, &value);
+                let Some(options) = entry.options(clock::wall_ms()) else {
+                    self.state.pipeline.push_done((place, Ok(Expiring::Before)));
+                    return Ok(None);
+                };
+                let line =
+                    (place, Ok(if options.ttl_ms.is_some() { Expiring::Later } else { Expiring::Never }));
+                if self.summary.dry_run {
+                    self.state.pipeline.push_done(line);
+                    return Ok(None);
+                }
+                let options = SetOptions { condition: self.condition, ..options };
+                let request = options.request(&entry.key, &entry.value);
                 match self.client {
-                    Some(client) => self.state.pipeline.push((place, Ok(())), request, client),
-                    None => return Ok(Some(Box::new((place, request)))),
+                    Some(client) => self.state.pipeline.push(line, request, client),
+                    None => return Ok(Some(Box::new((line, request)))),
                 }
             }
         }
@@ -203,10 +226,10 @@ impl LineProcessor for Import<'_> {
     }
 
     async fn run(&mut self, deferred: Self::Deferred) -> Result<(), CommandError> {
-        let (place, request) = *deferred;
+        let (line, request) = *deferred;
         let client = self.session.bulk_client().await?;
         self.client = Some(client);
-        self.state.pipeline.push((place, Ok(())), request, client);
+        self.state.pipeline.push(line, request, client);
         Ok(())
     }
 
@@ -215,8 +238,9 @@ impl LineProcessor for Import<'_> {
         (place, checked): PendingLine,
         result: Option<Result<Response, Error>>,
     ) -> Result<(), CommandError> {
+        let expiring = *checked.as_ref().unwrap_or(&Expiring::Never);
         let result = match result {
-            None => checked.map(|()| Exit::Yes),
+            None => checked.map(|_| Exit::Yes),
             Some(result) => match result.and_then(|response| SetOutcome::decode(response, self.condition)) {
                 Ok(SetOutcome { applied: true, .. }) => Ok(Exit::Yes),
                 Ok(_) => Ok(Exit::No),
@@ -230,7 +254,14 @@ impl LineProcessor for Import<'_> {
         }
         match result {
             Ok(Exit::No) => self.summary.skipped = self.summary.skipped.saturating_add(1),
-            Ok(_) => self.summary.written = self.summary.written.saturating_add(1),
+            Ok(_) if expiring == Expiring::Before => {
+                self.summary.expired = self.summary.expired.saturating_add(1)
+            }
+            Ok(_) => {
+                self.summary.written = self.summary.written.saturating_add(1);
+                let with_ttl = u64::from(expiring == Expiring::Later);
+                self.summary.with_ttl = self.summary.with_ttl.saturating_add(with_ttl);
+            }
             Err(error) => {
                 let error = error.with_place(place.clone());
                 let is_end = self.state.errors.is_stopped();
@@ -254,17 +285,28 @@ impl Record for Imported {
     }
 
     fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
-        let Self { written, skipped, failed, dry_run, next_line } = *self;
+        let Self { written, with_ttl, skipped, expired, failed, dry_run, next_line } = *self;
         let mut text =
             format!("{} {}", if dry_run { "would write" } else { "wrote" }, counted(written, "key"));
         if skipped > 0 {
             text.push_str(&format!("; skipped {}", counted(skipped, "key")));
         }
+        if expired > 0 {
+            text.push_str(&format!(
+                "; left out {} that {}",
+                counted(expired, "key"),
+                if expired == 1 { "has expired" } else { "have expired" }
+            ));
+        }
         if failed > 0 {
             text.push_str(&format!("; {failed} failed"));
         }
         if !dry_run && written > 0 {
-            text.push_str(" (with new versions)");
+            text.push_str(" (with new versions, ");
+            text.push_str(&match with_ttl {
+                0 => "without times to live)".to_owned(),
+                with_ttl => format!("{with_ttl} with a time to live)"),
+            });
         }
         // Otherwise the error has it.
         if let Some(line) = next_line
@@ -296,20 +338,33 @@ mod tests {
 
     #[test]
     fn the_summary_is_a_message_or_a_record() {
-        let imported = Imported { written: 1, skipped: 2, failed: 3, dry_run: false, next_line: None };
+        let imported = Imported { written: 1, skipped: 2, failed: 3, ..Imported::default() };
         assert_eq!(
             shown(&imported, &Style::PLAIN),
-            (String::new(), "wrote 1 key; skipped 2 keys; 3 failed (with new versions)\n".to_owned())
+            (
+                String::new(),
+                "wrote 1 key; skipped 2 keys; 3 failed (with new versions, without times to live)\n"
+                    .to_owned()
+            )
         );
         assert_eq!(
             shown(&imported, &Style::JSON).0,
-            "{\"v\":1,\"op\":\"import\",\"written\":1,\"left\":2,\"failed\":3,\"dry_run\":false}\n"
+            "{\"v\":1,\"op\":\"import\",\"written\":1,\"with_ttl\":0,\"left\":2,\"expired\":0,\"failed\":3,\"dry_run\":false}\n"
         );
+        let expiring = Imported { with_ttl: 1, expired: 2, ..imported };
+        let text = "wrote 1 key; skipped 2 keys; left out 2 keys that have expired; 3 failed (with new versions, 1 with a time to live)\n";
+        assert_eq!(shown(&expiring, &Style::PLAIN).1, text);
         assert_eq!(shown(&imported, &Style::QUIET), Default::default());
         let stopped = Imported { next_line: Some(7), ..imported };
-        assert!(shown(&stopped, &Style::PLAIN).1.ends_with("; 3 failed (with new versions)\n"));
+        assert!(
+            shown(&stopped, &Style::PLAIN)
+                .1
+                .ends_with("; 3 failed (with new versions, without times to live)\n")
+        );
         let canceled = Imported { failed: 0, ..stopped };
-        assert!(shown(&canceled, &Style::PLAIN).1.ends_with("(with new versions); continue from line 7\n"));
+        assert!(
+            shown(&canceled, &Style::PLAIN).1.ends_with("without times to live); continue from line 7\n")
+        );
         assert!(shown(&stopped, &Style::JSON).0.ends_with(",\"dry_run\":false,\"next_line\":7}\n"));
     }
 }

@@ -46,14 +46,14 @@ fn command(mut members: Members<'_>) -> Result<Command, CommandError> {
     let command = match op.as_ref() {
         "get" => Command::Get(GetArgs::plain(KeyListArgs::bytes(key))),
         "set" => {
-            let (value, fence) = (value()?, fence(&mut members)?);
+            let (value, fence) = (value()?, FenceArgs::token(members.fence()?));
             let (condition, ttl) = (condition(&mut members)?, members.ttl_ms()?);
             let set = SetArgs::plain(KeyArgs::bytes(key), value, condition, ttl);
             Command::Set(set.with_fence(fence, persist(&mut members)?))
         }
-        "del" => Command::Del(DelArgs::plain(KeyListArgs::bytes(key), fence(&mut members)?)),
+        "del" => Command::Del(DelArgs::plain(KeyListArgs::bytes(key), FenceArgs::token(members.fence()?))),
         "vdel" => {
-            let (value, fence) = (value()?, fence(&mut members)?);
+            let (value, fence) = (value()?, FenceArgs::token(members.fence()?));
             Command::Vdel(VdelArgs::plain(KeyArgs::bytes(key), value, fence))
         }
         other => return Err(data_error(format!("unknown op: {other}")).hint("use get, set, del or vdel")),
@@ -67,11 +67,12 @@ fn command(mut members: Members<'_>) -> Result<Command, CommandError> {
 
 /// Returns the first member that was not taken.
 fn left<'a>(members: &'a Members<'_>) -> Option<&'a str> {
-    let Members { value, encoding, ttl_ms, condition, fence, persist, .. } = members;
+    let Members { value, encoding, ttl_ms, expires, condition, fence, persist, .. } = members;
     let known = [
         ("value", value),
         ("encoding", encoding),
         ("ttl_ms", ttl_ms),
+        ("expires", expires),
         ("condition", condition),
         ("fence", fence),
         ("persist", persist),
@@ -99,11 +100,6 @@ fn condition(members: &mut Members<'_>) -> Result<Option<Condition>, CommandErro
             Err(data_error(format!("invalid \"condition\": {other}")).hint("use \"nx\" or \"nex\""))
         }
     }
-}
-
-fn fence(members: &mut Members<'_>) -> Result<FenceArgs, CommandError> {
-    let token = text(("fence", members.fence.take()))?.map(|text| text.parse()).transpose();
-    token.map(FenceArgs::token).map_err(|error| data_error(format!("invalid \"fence\": {error}")))
 }
 
 fn persist(members: &mut Members<'_>) -> Result<bool, CommandError> {

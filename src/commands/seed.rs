@@ -8,7 +8,8 @@ use super::lines::entry::Entry;
 use super::lines::pipeline::{self, Source};
 use super::lines::reader::{Line, Lines};
 use crate::client::{Client, Error, RawRequest, Response, SetOptions, SetOutcome, unexpected_reply};
-use crate::protocol::{Reply, Request};
+use crate::clock;
+use crate::protocol::{Reply, Request, Timestamp};
 use crate::render::counted;
 
 /// An entry and its line.
@@ -86,7 +87,10 @@ fn refused(error: Error, place: Place, set: u64) -> CommandError {
 const ENTRIES_PER_TURN: u64 = 1_000;
 
 /// Sets entries in order in a store that replies at once.
-pub async fn set(seed: Seed, mut handle: impl FnMut(Request) -> Reply) -> Result<(), CommandError> {
+pub async fn set(
+    seed: Seed,
+    mut handle: impl FnMut(Request, Option<Timestamp>) -> Reply,
+) -> Result<(), CommandError> {
     let mut entries = Entries::of(seed)?;
     let mut set = 0_u64;
     while let Some((place, entry)) = entries.next_entry().await? {
@@ -94,8 +98,9 @@ pub async fn set(seed: Seed, mut handle: impl FnMut(Request) -> Reply) -> Result
             // Signals are handled meanwhile.
             tokio::task::yield_now().await;
         }
-        let Entry { key, value, ttl_ms } = entry;
-        match handle(Request::Set { key, value, condition: None, ttl_ms }) {
+        let Some(SetOptions { ttl_ms, fence, .. }) = entry.options(clock::wall_ms()) else { continue };
+        let Entry { key, value, .. } = entry;
+        match handle(Request::Set { key, value, condition: None, ttl_ms }, fence) {
             Reply::Done => set = set.saturating_add(1),
             other => return Err(refused(unexpected_reply("SET", &other), place, set)),
         }
@@ -152,15 +157,26 @@ impl Source for Entries {
     type Context = Place;
 
     fn try_next(&mut self) -> Result<Option<(Place, RawRequest)>, CommandError> {
-        Ok(self.try_next_entry()?.map(request))
+        while let Some(entry) = self.try_next_entry()? {
+            if let Some(request) = request(entry) {
+                return Ok(Some(request));
+            }
+        }
+        Ok(None)
     }
 
     async fn next(&mut self) -> Result<Option<(Place, RawRequest)>, CommandError> {
-        Ok(self.next_entry().await?.map(request))
+        while let Some(entry) = self.next_entry().await? {
+            if let Some(request) = request(entry) {
+                return Ok(Some(request));
+            }
+        }
+        Ok(None)
     }
 }
 
-fn request((place, entry): PlacedEntry) -> (Place, RawRequest) {
-    let options = SetOptions { ttl_ms: entry.ttl_ms, persist: true, ..SetOptions::default() };
-    (place, options.request(&entry.key, &entry.value))
+/// Returns the request of an entry; None if its key has expired.
+fn request((place, entry): PlacedEntry) -> Option<(Place, RawRequest)> {
+    let options = SetOptions { persist: true, ..entry.options(clock::wall_ms())? };
+    Some((place, options.request(&entry.key, &entry.value)))
 }

@@ -18,6 +18,13 @@ pub fn rfc3339(ms: u64) -> Option<String> {
     (ms < YEAR_10000_MS).then(|| humantime::format_rfc3339_millis(time).to_string())
 }
 
+/// Parses a time in UTC as [`rfc3339`] writes it; None if it is malformed or before 1970.
+#[must_use]
+pub fn parse_rfc3339(text: &str) -> Option<u64> {
+    let since = humantime::parse_rfc3339(text).ok()?.duration_since(UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_millis()).ok()
+}
+
 /// Formats a duration, for example `1m 30s`.
 #[must_use]
 pub fn text(duration: Duration) -> String {
@@ -66,6 +73,8 @@ mod tests {
         assert_eq!(rfc3339(1_763_669_639_958).unwrap(), "2025-11-20T20:13:59.958Z");
         assert!(rfc3339(YEAR_10000_MS - 1).is_some());
         assert_eq!(rfc3339(YEAR_10000_MS), None);
+        assert_eq!(parse_rfc3339("2025-11-20T20:13:59.958Z"), Some(1_763_669_639_958));
+        assert_eq!(["2025-11-20", "x", "1969-12-31T23:59:59Z"].map(parse_rfc3339), [None; 3]);
         assert_eq!(rfc3339(u64::MAX), None);
         assert_eq!(time_of_day(1_763_669_639_958, 0), "20:13:59.958");
         assert_eq!(time_of_day(1_763_683_200_001, -3600), "23:00:00.001");

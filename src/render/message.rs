@@ -2,19 +2,45 @@
 
 use std::fmt::Display;
 
+use super::duration::of_ms;
 use super::escape::escape;
 use super::style::{Paint, paint};
 use super::wrap::wrapped;
 use super::{Format, Rendered, Style};
-use crate::protocol::{Key, Timestamp};
+use crate::protocol::{Details, Key, Timestamp};
 
 /// Formats data; with --verbose, its version too.
 #[must_use]
 pub fn line(text: &str, version: Option<&Timestamp>, style: &Style) -> Rendered {
-    let version = version.filter(|_| style.verbose).map(|version| escape(version.to_text().as_bytes()));
-    let version = version
-        .map_or_else(String::new, |version| format!("  {}", paint(&version, Paint::Dim, style.color_stdout)));
-    Rendered::stdout(format!("{text}{version}\n"))
+    detailed_line(text, version, None, style)
+}
+
+/// Formats data; with --verbose, its version, time to live and fencing token too.
+#[must_use]
+pub fn detailed_line(
+    text: &str,
+    version: Option<&Timestamp>,
+    details: Option<&Details>,
+    style: &Style,
+) -> Rendered {
+    let mut line = text.to_owned();
+    if style.verbose {
+        for note in notes(version, details) {
+            line.extend(["  ", &paint(&note, Paint::Dim, style.color_stdout)]);
+        }
+    }
+    line.push('\n');
+    Rendered::stdout(line)
+}
+
+/// Returns what --verbose adds to a value.
+#[must_use]
+pub fn notes(version: Option<&Timestamp>, details: Option<&Details>) -> Vec<String> {
+    let text = |timestamp: &Timestamp| escape(timestamp.to_text().as_bytes());
+    let ttl = details.and_then(|details| details.ttl_ms).map(|ms| format!("expires in {}", of_ms(ms.get())));
+    let fence = details.and_then(|details| details.fence.as_ref());
+    let fence = fence.map(|fence| format!("fence {}", text(fence)));
+    version.map(text).into_iter().chain(ttl).chain(fence).collect()
 }
 
 /// Formats the confirmation of a success, for a terminal only: for a program the exit status is enough. The text is made only if

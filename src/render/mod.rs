@@ -17,7 +17,9 @@ mod widths;
 pub mod wrap;
 
 pub use format::{Format, Rendered, Style, Zone};
-pub use message::{confirmation, counted, hint, line, name, negative, not_found, notice, warning};
+pub use message::{
+    confirmation, counted, detailed_line, hint, line, name, negative, not_found, notes, notice, warning,
+};
 #[cfg(test)]
 pub use record::shown;
 pub use record::{Progress, Record, rendered};

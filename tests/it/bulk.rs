@@ -338,7 +338,7 @@ fn a_key_that_is_deleted_during_an_export_is_left_out() {
     });
     assert_eq!(
         Place::new().run_at(&fake.url(), &["export"]),
-        "--- stderr\nexported 0 keys; 1 key was deleted meanwhile (without times to live)\n\
+        "--- stderr\nexported 0 keys; 1 key was deleted meanwhile\n\
          --- exit 0\n"
     );
     fake.end();
@@ -351,7 +351,7 @@ fn a_key_that_is_deleted_during_an_export_is_left_out() {
         "--- stdout\n\
          {\"v\":1,\"op\":\"export\",\"key\":\"a\",\"value\":\"1\",\"encoding\":\"utf-8\",\"version\":\"VERSION\"}\n\
          {\"v\":1,\"op\":\"export\",\"key\":\"b\",\"value\":\"2\",\"encoding\":\"utf-8\",\"version\":\"VERSION\"}\n\
-         --- stderr\nexported 2 keys; 1 key was not found (without times to live)\n\
+         --- stderr\nexported 2 keys; 1 key was not found\n\
          --- exit 0\n"
     );
     place.write("keys", "a\nC:\\temp\n");
@@ -403,13 +403,13 @@ fn round_trip(count: usize) {
     // Without a time limit: so many lines take long on a busy machine.
     assert_eq!(place.run(&["batch", "lines", "-b", &from.url()]), "--- exit 0\n");
     let (from_url, words) = (from.url(), ["export", "--keys-from", "names", "-b"]);
-    let exported = format!("exported {count} keys (without times to live)\nexit Some(0)");
+    let exported = format!("exported {count} keys\nexit Some(0)");
     assert_eq!(run_into(&place, "one", &[&words[..], &[from_url.as_str()]].concat()), exported);
     drop(from);
     let to = Server::start(&place, &[]);
     assert_eq!(
         place.run(&["import", "one", "-b", &to.url()]),
-        format!("--- stderr\nwrote {count} keys (with new versions)\n--- exit 0\n")
+        format!("--- stderr\nwrote {count} keys (with new versions, without times to live)\n--- exit 0\n")
     );
     assert_eq!(run_into(&place, "two", &[&words[..], &[to.url().as_str()]].concat()), exported);
     let one = entries(&fs::read(place.path("one")).unwrap());
@@ -436,18 +436,18 @@ fn an_import_checks_its_file_and_keeps_existing_keys_with_nx() {
     assert_eq!(at(&["set", "a", "0"]), "--- exit 0\n");
     assert_eq!(
         at(&["import", "good", "--nx"]),
-        "--- stderr\nwrote 1 key; skipped 1 key (with new versions)\n--- exit 0\n"
+        "--- stderr\nwrote 1 key; skipped 1 key (with new versions, 1 with a time to live)\n--- exit 0\n"
     );
     assert_eq!(place.bytes_at(&server.url(), &["get", "a"]), b"0");
     assert_eq!(place.bytes_at(&server.url(), &["get", "b"]), b"\x00\xff");
     assert_eq!(
         at(&["import", "good", "-j"]),
-        "--- stdout\n{\"v\":1,\"op\":\"import\",\"written\":2,\"left\":0,\"failed\":0,\"dry_run\":false}\n--- exit 0\n"
+        "--- stdout\n{\"v\":1,\"op\":\"import\",\"written\":2,\"with_ttl\":1,\"left\":0,\"expired\":0,\"failed\":0,\"dry_run\":false}\n--- exit 0\n"
     );
     place.write("bad", "{\"key\":\"a\",\"value\":\"9\"}\nset b 2\n{\"key\":\"c\",\"val");
     assert_eq!(
         at(&["import", "bad"]),
-        "--- stderr\nwrote 1 key; 1 failed (with new versions)\n\
+        "--- stderr\nwrote 1 key; 1 failed (with new versions, without times to live)\n\
          error: bad:2: not a JSON object\n  no later line was sent\n\
          hint: each line is an object: {\"key\":\"line1/temp\",\"value\":\"21.5\"}\n\
          hint: mqkv batch FILE runs lines such as: set KEY VALUE\n\
@@ -459,10 +459,69 @@ fn an_import_checks_its_file_and_keeps_existing_keys_with_nx() {
          hint: each line is an object: {\"key\":\"line1/temp\",\"value\":\"21.5\"}\n\
          hint: mqkv batch FILE runs lines such as: set KEY VALUE\n\
          error: bad:3: invalid JSON: unexpected end of line\n  the file ends within this line\n\
-         wrote 1 key; 2 failed (with new versions)\n\
+         wrote 1 key; 2 failed (with new versions, without times to live)\n\
          error: 2 of 3 lines failed\n  worst error: bad:2: not a JSON object\n--- exit 65\n"
     );
     assert_eq!(place.bytes_at(&server.url(), &["get", "a"]), b"9");
+}
+
+#[test]
+fn a_lock_and_a_fenced_key_are_the_same_after_a_restore() {
+    let (mqkv, place) = (env!("CARGO_BIN_EXE_mqkv"), Place::new());
+    let from = Server::start(&place, &["-q"]);
+    let url = from.url();
+    let at = |url: &str, words: &[&str]| place.run_at(url, words);
+    let fenced = ["lock", "l", "--", mqkv, "set", "fenced", "1", "--fence-env", "-b", &url];
+    assert_eq!(at(&url, &fenced), "--- exit 0\n");
+    assert_eq!(at(&url, &["set", "leased", "1", "--ttl", "1h"]), "--- exit 0\n");
+    assert_eq!(at(&url, &["set", "plain", "1"]), "--- exit 0\n");
+    let export = ["lock", "l", "--ttl", "2s", "-q", "-b", &url, "--", mqkv, "export", "-b", &url];
+    let shown = run_into(&place, "all", &export);
+    assert_eq!(shown, "exported 4 keys (2 with a time to live)\nexit Some(0)");
+    let past = "{\"key\":\"past\",\"value\":\"1\",\"expires\":\"2025-11-20T20:13:59.958Z\"}\n";
+    let exported = fs::read(place.path("all")).unwrap();
+    place.write("all", [&exported[..], past.as_bytes()].concat());
+
+    let seeded = Server::start(&place, &["-q", "--seed", "all"]);
+    let kept = Server::start(&place, &["-q", "--seed", "all", "--data", "data"]);
+    let imported = Server::start(&place, &["-q"]);
+    let summary = at(&imported.url(), &["import", "all"]);
+    assert!(summary.contains("; left out 1 key that has expired"), "{summary}");
+    for to in [seeded.url(), kept.url(), imported.url()] {
+        assert!(at(&to, &["get", "past"]).ends_with("--- exit 1\n"));
+        let leased = at(&to, &["get", "leased", "-j"]);
+        assert!(leased.contains(",\"ttl_ms\":") && !leased.contains("fence"), "{leased}");
+        let fenced = at(&to, &["get", "fenced", "-j"]);
+        assert!(fenced.contains(",\"fence\":") && !fenced.contains("ttl_ms"), "{fenced}");
+        assert!(at(&to, &["set", "fenced", "2"]).contains("a fencing token is required"));
+        let plain = at(&to, &["get", "plain", "-j"]);
+        assert!(plain.ends_with("\"size\":1,\"version\":\"VERSION\"}\n--- exit 0\n"), "{plain}");
+        // The lock ends, however long the restore has taken.
+        assert_eq!(at(&to, &["lock", "l", "-w", "60s", "--", "true"]), "--- exit 0\n");
+    }
+    // The same export once more: its token is not older than that of the key.
+    assert!(at(&imported.url(), &["import", "all"]).ends_with("--- exit 0\n"));
+}
+
+#[test]
+fn an_export_of_a_store_that_does_not_report_times_to_live_says_so() {
+    let fake = FakeBroker::start(|connection| {
+        let scan = connection.serve();
+        connection.answer(&scan, "*1\r\n*1\r\n$1\r\na\r\n", &[]);
+        while let Some(packet) = connection.next() {
+            if packet.name() == "PUBLISH" {
+                let request = Publish::decode(&packet);
+                assert_eq!(request.user_property("mqkv-details"), Some("true"));
+                connection.answer(&request, "$1\r\n1\r\n", &[]);
+            }
+        }
+    });
+    assert_eq!(
+        Place::new().run_at(&fake.url(), &["export"]),
+        "--- stdout\n{\"v\":1,\"op\":\"export\",\"key\":\"a\",\"value\":\"1\",\"encoding\":\"utf-8\"}\n\
+         --- stderr\nexported 1 key (without times to live)\n--- exit 0\n"
+    );
+    fake.end();
 }
 
 #[test]
@@ -487,7 +546,7 @@ fn an_import_that_a_fenced_key_stops_has_a_line_that_works() {
         )
     );
     let shown = at(&["import", "two", "--keep-going"]);
-    assert!(shown.contains("wrote 1 key; 1 failed (with new versions)\n"), "{shown}");
+    assert!(shown.contains("wrote 1 key; 1 failed (with new versions, without times to live)\n"), "{shown}");
     assert_eq!(fenced(&["del", "f"]), "--- exit 0\n");
     assert_eq!(at(&["import", "two", "-q"]), "--- exit 0\n");
     assert_eq!(place.bytes_at(&server.url(), &["get", "f"]), b"2");
@@ -554,7 +613,7 @@ fn keys_are_sorted_and_counted_on_request() {
     let hint = "hint: a pattern matches the whole key; for a prefix: mqkv keys 'a/*'\n";
     assert_eq!(run(&["keys", "a/"]), format!("--- stderr\n{hint}--- exit 0\n"));
     assert_eq!(run(&["keys", "b"]), "--- stdout\nb\n--- exit 0\n");
-    let exported = "exported 0 keys (without times to live)\n";
+    let exported = "exported 0 keys\n";
     let hint = hint.replace("keys 'a", "export 'a");
     assert_eq!(run(&["export", "a/"]), format!("--- stderr\n{exported}{hint}--- exit 0\n"));
     assert_eq!(run(&["export", "a/?/?"]), format!("--- stderr\n{exported}--- exit 0\n"));
@@ -683,7 +742,7 @@ fn text_of_other_systems_is_read_alike_by_all_verbs_and_no_first_line_is_lost() 
         (
             "import",
             "{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":\"b\",\"value\":\"2\"}",
-            "--- stderr\nwrote 2 keys (with new versions)\n--- exit 0\n",
+            "--- stderr\nwrote 2 keys (with new versions, without times to live)\n--- exit 0\n",
         ),
         (
             "export --no-version --keys-from",

@@ -145,13 +145,16 @@ fn an_import_that_stops_reports_what_it_has_written_and_where_to_continue() {
         end_with(Signal::SIGINT, (2, 1), &words, &place)
     };
     let exit = import(&[]);
-    assert!(exit.errors.starts_with("wrote 2 keys; 1 failed (with new versions)\n"), "{exit:?}");
+    assert!(
+        exit.errors.starts_with("wrote 2 keys; 1 failed (with new versions, without times to live)\n"),
+        "{exit:?}"
+    );
     let hint = "hint: continue from line 5: mqkv help import\n";
     assert!(exit.errors.ends_with(hint), "{exit:?}");
     let exit = import(&["--keep-going"]);
     assert!(exit.errors.ends_with(hint), "{exit:?}");
     let exit = import(&["--keep-going", "-j"]);
-    let summary = "{\"v\":1,\"op\":\"import\",\"written\":2,\"left\":0,\"failed\":1,\"dry_run\":false,\"next_line\":5}\n";
+    let summary = "{\"v\":1,\"op\":\"import\",\"written\":2,\"with_ttl\":0,\"left\":0,\"expired\":0,\"failed\":1,\"dry_run\":false,\"next_line\":5}\n";
     assert!(exit.output.ends_with(summary), "{exit:?}");
 
     // The broker is lost, and does not return.
@@ -164,7 +167,10 @@ fn an_import_that_stops_reports_what_it_has_written_and_where_to_continue() {
     let run = Process::start(place.command(&words));
     let exit = run.end();
     broker.end();
-    assert!(exit.errors.contains("wrote 1 key; 1 failed (with new versions)\n"), "{exit:?}");
+    assert!(
+        exit.errors.contains("wrote 1 key; 1 failed (with new versions, without times to live)\n"),
+        "{exit:?}"
+    );
     assert!(exit.errors.ends_with("hint: continue from line 3: mqkv help import\n"), "{exit:?}");
 }
 

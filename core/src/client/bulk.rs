@@ -134,6 +134,7 @@ mod tests {
             version: None,
             has_status: true,
             denial: None,
+            details: None,
         })
     }
 

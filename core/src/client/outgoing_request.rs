@@ -90,6 +90,9 @@ impl OutgoingRequest {
         if properties.is_some_and(|properties| properties.persist) {
             user_properties.push(message::PERSIST, "true");
         }
+        if properties.is_some_and(|properties| properties.details) {
+            user_properties.push(message::DETAILS, "true");
+        }
         Message {
             topic: properties
                 .and_then(|properties| properties.topic)

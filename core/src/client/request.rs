@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::denial::Denial;
 use super::error::{Error, Outcome};
 use crate::protocol::request::encode_bulk_array;
-use crate::protocol::{Reply, Request, Timestamp};
+use crate::protocol::{Details, Reply, Request, Timestamp};
 
 /// Whether a request may change the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +72,8 @@ pub struct RequestProperties {
     /// Replaces the timestamp of the session's clock (protocol §1). The session's clock then ignores the response's
     /// version, and any version is accepted, however far it is ahead.
     pub timestamp: Option<Timestamp>,
+    /// Ask for [`Response::details`].
+    pub details: bool,
     /// Replaces the topic of the state store's requests.
     pub topic: Option<&'static str>,
 }
@@ -80,8 +82,8 @@ impl RequestProperties {
     /// Returns the properties of a [`RawRequest`].
     #[must_use]
     pub fn shared(self) -> Option<Arc<Self>> {
-        let Self { fence, persist, timestamp, topic } = &self;
-        let has_options = fence.is_some() || *persist || timestamp.is_some() || topic.is_some();
+        let Self { fence, persist, timestamp, details, topic } = &self;
+        let has_options = fence.is_some() || *persist || timestamp.is_some() || *details || topic.is_some();
         has_options.then(|| Arc::new(self))
     }
 }
@@ -96,6 +98,8 @@ pub struct Response {
     pub has_status: bool,
     /// What the reply denies, if it reports that no rule allows the request.
     pub denial: Option<Box<Denial>>,
+    /// None if the request has not asked for them, the key does not exist, or the store does not have this extension.
+    pub details: Option<Box<Details>>,
 }
 
 /// Decodes the response to a request; `verb` is its first word.

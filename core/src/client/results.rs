@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::error::Error;
 use super::request::{Access, RawRequest, RequestProperties, Response, decode_response, unexpected_reply};
 use crate::protocol::request::encode_set;
-use crate::protocol::{Condition, Key, Reply, Timestamp, Value};
+use crate::protocol::{Condition, Details, Key, Reply, Timestamp, Value};
 
 /// A value and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct VersionedValue {
     pub value: Value,
     /// None if the store sent no version.
     pub version: Option<Timestamp>,
+    /// As in [`Response::details`].
+    pub details: Option<Box<Details>>,
 }
 
 impl VersionedValue {
@@ -24,14 +26,22 @@ impl VersionedValue {
         RawRequest::of_words(&[b"GET", key.as_bytes()], RequestProperties::default())
     }
 
+    /// Returns the request for the value of a key with its time to live and fencing token, which only a store of mqkv reports.
+    #[must_use]
+    pub fn detailed_request(key: &Key) -> RawRequest {
+        let properties = RequestProperties { details: true, ..RequestProperties::default() };
+        RawRequest::of_words(&[b"GET", key.as_bytes()], properties)
+    }
+
     /// Decodes the response to a GET; None if the key does not exist.
     ///
     /// # Errors
     /// As [`decode_response`].
-    pub fn decode(response: Response) -> Result<Option<Self>, Error> {
+    pub fn decode(mut response: Response) -> Result<Option<Self>, Error> {
         const VERB: &str = "GET";
+        let details = response.details.take();
         match decode_response(VERB, response)? {
-            (Reply::Value(value), version) => Ok(Some(Self { value, version })),
+            (Reply::Value(value), version) => Ok(Some(Self { value, version, details })),
             (Reply::Absent, _) => Ok(None),
             (other, _) => Err(unexpected_reply(VERB, &other)),
         }

@@ -310,7 +310,7 @@ impl Watch {
         match (is_resync, is_changed) {
             (false, _) if is_late => {
                 // A key that was deleted since it was listed is not reported, because its value was not either.
-                let set = |VersionedValue { value, version }| WatchEvent::Set {
+                let set = |VersionedValue { value, version, .. }| WatchEvent::Set {
                     key: key.clone(),
                     value: Some(value),
                     version,

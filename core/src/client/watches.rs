@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::error::Error;
-use super::request::{Access, RawRequest, Response, decode_response, unexpected_reply};
+use super::request::{RawRequest, RequestProperties, Response, decode_response, unexpected_reply};
 use super::results::VersionedValue;
 use super::watch::{Watch, WatchAction, WatchEvent, notified_key};
 use crate::clock::Reading;
@@ -177,27 +177,24 @@ impl Watches {
         now: Reading,
     ) {
         let Some(active) = self.active.get_mut(&ticket.watch) else { return };
-        let request = match &ticket.action {
-            WatchAction::Register(key) => Request::KeyNotify { key: key.clone(), stop: false },
-            WatchAction::Read(key) => Request::Get { key: key.clone() },
+        const REGISTER: &str = "KEYNOTIFY";
+        let error = match &ticket.action {
             WatchAction::Subscribe => return,
+            WatchAction::Read(key) => match result.and_then(VersionedValue::decode) {
+                Ok(found) => {
+                    active.is_established = true;
+                    return active.watch.handle_read(key, found, now);
+                }
+                Err(error) => error,
+            },
+            WatchAction::Register(key) => {
+                match result.and_then(|response| decode_response(REGISTER, response)) {
+                    Ok((Reply::Done, _)) => return active.watch.handle_registered(key),
+                    Ok((other, _)) => unexpected_reply(REGISTER, &other),
+                    Err(error) => error,
+                }
+            }
         };
-        let error =
-            match (&ticket.action, result.and_then(|response| decode_response(request.verb(), response))) {
-                (WatchAction::Register(key), Ok((Reply::Done, _))) => {
-                    return active.watch.handle_registered(key);
-                }
-                (WatchAction::Read(key), Ok((Reply::Value(value), version))) => {
-                    active.is_established = true;
-                    return active.watch.handle_read(key, Some(VersionedValue { value, version }), now);
-                }
-                (WatchAction::Read(key), Ok((Reply::Absent, _))) => {
-                    active.is_established = true;
-                    return active.watch.handle_read(key, None, now);
-                }
-                (_, Ok((other, _))) => unexpected_reply(request.verb(), &other),
-                (_, Err(error)) => error,
-            };
         self.handle_failed(ticket, error);
     }
 
@@ -231,10 +228,12 @@ impl Watches {
             WatchAction::Register(key) if !is_subscribed(key) => {
                 return Some(WatchCall::Subscribe(ActionTicket { watch, action }));
             }
-            WatchAction::Register(key) => Request::KeyNotify { key: key.clone(), stop: false },
-            WatchAction::Read(key) => Request::Get { key: key.clone() },
+            WatchAction::Register(key) => {
+                let request = Request::KeyNotify { key: key.clone(), stop: false };
+                RawRequest::new(&request, RequestProperties::default())
+            }
+            WatchAction::Read(key) => VersionedValue::detailed_request(key),
         };
-        let request = RawRequest { payload: request.encode(), access: Access::Read, properties: None };
         Some(WatchCall::Send(request, ActionTicket { watch, action }))
     }
 

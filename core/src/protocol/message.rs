@@ -22,6 +22,12 @@ pub const PARTITION: &str = "$partition";
 pub const HIGH_PRIORITY: &str = "$high_priority";
 /// User property: `true` on a SET makes the key persistent (protocol §7).
 pub const PERSIST: &str = "aio-persistence";
+/// User property: `true` on a GET asks a store of mqkv for the next two; others ignore it (docs/protocol.md).
+pub const DETAILS: &str = "mqkv-details";
+/// User property: the milliseconds until a key expires, or `none`.
+pub const TIME_TO_LIVE: &str = "mqkv-ttl";
+/// User property: the fencing token that protects a key.
+pub const KEY_FENCE: &str = "mqkv-fence";
 
 /// The only value of [`STATUS`], also with an error reply.
 pub const STATUS_OK: &str = "200";
@@ -88,6 +94,7 @@ mod tests {
         let requests = ["__srcId", "__ts", "__protVer", "$partition", "$high_priority"];
         assert_eq!([SOURCE, TIMESTAMP, PROTOCOL_VERSION, PARTITION, HIGH_PRIORITY], requests);
         assert_eq!([FENCE, PERSIST, STATUS], ["__ft", "aio-persistence", "__stat"]);
+        assert_eq!([DETAILS, TIME_TO_LIVE, KEY_FENCE], ["mqkv-details", "mqkv-ttl", "mqkv-fence"]);
         assert_eq!([STATUS_OK, PROTOCOL_VERSION_1], ["200", "1.0"]);
         assert_eq!(CONTENT_TYPE, "application/octet-stream");
     }

@@ -3,6 +3,7 @@
 
 pub mod connection;
 mod decimal;
+pub mod details;
 pub mod encoded_value;
 pub mod error_reply;
 pub mod exchange;
@@ -22,6 +23,7 @@ mod strategies;
 pub(crate) mod vectors;
 
 pub use connection::ConnectionId;
+pub use details::Details;
 pub use encoded_value::EncodedValue;
 pub use error_reply::ErrorReply;
 pub use key::{Key, Value};

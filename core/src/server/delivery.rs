@@ -100,6 +100,8 @@ pub struct ReplyTo {
     pub verb: Verb,
     /// When the request was received.
     pub received: Instant,
+    /// User properties that the request has asked for; `None`: it has asked for none.
+    pub details: Option<UserProperties>,
 }
 
 /// An encoded response: payload and `__ts`.
@@ -192,13 +194,17 @@ impl From<Change> for Outbound {
 }
 
 fn response_message(reply_to: ReplyTo, response: Response) -> Message {
+    let mut user_properties = user_properties(&RESPONSE_PROPERTIES, response.version);
+    if let Some(details) = &reply_to.details {
+        user_properties.extend(details);
+    }
     Message {
         topic: reply_to.response_topic.into(),
         payload: response.payload,
         qos: Qos::AtLeastOnce,
         correlation: Some(reply_to.correlation),
         content_type: Some(CONTENT_TYPE.into()),
-        user_properties: user_properties(&RESPONSE_PROPERTIES, response.version),
+        user_properties,
         ..Message::default()
     }
 }

@@ -27,7 +27,7 @@ use crate::clock;
 use crate::ledger::Seeding;
 use crate::net::detached::{run_detached, start_detached};
 use crate::net::tls::ServerTls;
-use crate::protocol::{Reply, Request};
+use crate::protocol::{Reply, Request, Timestamp};
 use crate::server::rate_limit::rate_limited;
 
 /// How long a server that stops at once tries to leave its cluster.
@@ -449,7 +449,7 @@ impl StoreServer {
     }
 
     /// Returns a function that handles requests of this process before [`StoreServer::open`], if the store has no disk.
-    pub fn memory_store(&self) -> Option<impl Fn(Request) -> Reply> {
+    pub fn memory_store(&self) -> Option<impl Fn(Request, Option<Timestamp>) -> Reply> {
         self.service.memory_store()
     }
 

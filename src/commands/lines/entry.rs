@@ -6,17 +6,29 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 
 use super::records::{Members, Named, begins_with_verb, data_error, decoded, is_object, missing, text};
+use crate::client::SetOptions;
 use crate::commands::error::CommandError;
 use crate::commands::process::file::value_within_limit;
-use crate::protocol::Key;
+use crate::protocol::{Key, Timestamp};
 
 /// A key and its value, as `export` writes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub key: Key,
     pub value: Bytes,
-    /// The time to live in milliseconds. `export` does not know it, but other programs may.
-    pub ttl_ms: Option<NonZeroU64>,
+    pub expiry: Expiry,
+    /// The fencing token that protects the key.
+    pub fence: Option<Timestamp>,
+}
+
+/// When a key expires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    Never,
+    /// After these milliseconds from the moment at which it is set.
+    After(NonZeroU64),
+    /// At this time, in Unix milliseconds. `export` writes it, because a lock ends also while it is in a file.
+    At(u64),
 }
 
 impl Entry {
@@ -28,12 +40,30 @@ impl Entry {
     pub fn parse(line: &Bytes) -> Result<Self, CommandError> {
         let mut members = Members::parse(line).map_err(|error| with_example(line, error))?;
         members.check_version()?;
-        let ttl_ms = members.ttl_ms();
+        let expiry = match (members.ttl_ms(), members.expires_ms()) {
+            (Ok(None), Ok(None)) => Ok(Expiry::Never),
+            (Ok(Some(ttl_ms)), Ok(None)) => Ok(Expiry::After(ttl_ms)),
+            (Ok(None), Ok(Some(ms))) => Ok(Expiry::At(ms)),
+            (Ok(_), Ok(_)) => Err(data_error("both \"ttl_ms\" and \"expires\"")),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        };
+        let fence = members.fence();
         let Members { key, key_encoding, value, encoding, .. } = members;
         let key = Key::new(bytes(line, ("key", key), ("key_encoding", key_encoding))?)
             .map_err(|error| data_error(error.to_string()))?;
         let value = bytes(line, ("value", value), ("encoding", encoding))?;
-        Ok(Self { key, value: value_within_limit(value)?, ttl_ms: ttl_ms? })
+        Ok(Self { key, value: value_within_limit(value)?, expiry: expiry?, fence: fence? })
+    }
+
+    /// Returns the options of the SET at this time, in Unix milliseconds; None if the key has expired.
+    #[must_use]
+    pub fn options(&self, now_ms: u64) -> Option<SetOptions> {
+        let ttl_ms = match self.expiry {
+            Expiry::Never => None,
+            Expiry::After(ttl_ms) => Some(ttl_ms),
+            Expiry::At(ms) => Some(NonZeroU64::new(ms.saturating_sub(now_ms))?),
+        };
+        Some(SetOptions { ttl_ms, fence: self.fence.clone(), ..SetOptions::default() })
     }
 }
 
@@ -75,6 +105,11 @@ mod tests {
         Entry::parse(&Bytes::copy_from_slice(line.as_bytes()))
     }
 
+    fn entry(key: &'static str, value: &'static str) -> Entry {
+        let (key, value) = (Key::new(key).unwrap(), value.into());
+        Entry { key, value, expiry: Expiry::Never, fence: None }
+    }
+
     fn message(line: &str) -> String {
         parse(line).unwrap_err().message
     }
@@ -84,19 +119,31 @@ mod tests {
         let read = parse(
             r#"{"v":1,"op":"get","key":"k","found":true,"value":"v","encoding":"utf-8","size":1,"more":[{"a":-1.5}]}"#,
         );
-        assert_eq!(read, Ok(Entry { key: Key::new("k").unwrap(), value: "v".into(), ttl_ms: None }));
+        assert_eq!(read, Ok(entry("k", "v")));
         assert_eq!(
             message(r#"{"v":[2],"key":"k","value":"v"}"#),
             "unsupported schema version [2]: expected \"v\":1"
         );
         assert!(message(r#"{"key":"","value":"v"}"#).contains("empty"));
-        assert_eq!(parse(r#"{"key":"k","value":"v","ttl_ms":7}"#).unwrap().ttl_ms, NonZeroU64::new(7));
+    }
+
+    #[test]
+    fn an_entry_has_the_time_that_is_left_and_its_fencing_token() {
+        let options = |members: &str| {
+            let entry = parse(&format!(r#"{{"key":"k","value":"v"{members}}}"#)).unwrap();
+            entry.options(1_763_669_639_958).map(|options| (options.ttl_ms, options.fence))
+        };
+        assert_eq!(options(""), Some((None, None)));
+        assert_eq!(options(r#","ttl_ms":7"#), Some((NonZeroU64::new(7), None)));
+        assert_eq!(options(r#","expires":"2025-11-20T20:14:00Z""#), Some((NonZeroU64::new(42), None)));
+        assert_eq!(options(r#","expires":"2025-11-20T20:13:59.958Z""#), None);
+        assert_eq!(options(r#","fence":"5:3:n""#), Some((None, Some("5:3:n".parse().unwrap()))));
     }
 
     #[test]
     fn names_may_have_escapes() {
         let read = parse(r#"{"k\u0065y":"\u00e9\n","value":""}"#).unwrap();
-        assert_eq!(read, Entry { key: Key::new("é\n").unwrap(), value: Bytes::new(), ttl_ms: None });
+        assert_eq!(read, entry("é\n", ""));
     }
 
     #[test]
@@ -118,6 +165,12 @@ mod tests {
             (r#"{"key":"k","value":"v","encoding":"rot13"}"#, "invalid \"encoding\": rot13"),
             (r#"{"key":"k","value":"v","ttl_ms":0}"#, "invalid \"ttl_ms\": not a positive integer"),
             (r#"{"key":"k","value":"v","ttl_ms":1e13}"#, "invalid \"ttl_ms\": not a positive integer"),
+            (r#"{"key":"k","value":"v","expires":"today"}"#, "invalid \"expires\": today"),
+            (r#"{"key":"k","value":"v","fence":1}"#, "invalid \"fence\": not a string"),
+            (
+                r#"{"key":"k","value":"v","ttl_ms":1,"expires":"2025-11-20T20:14:00Z"}"#,
+                "both \"ttl_ms\" and \"expires\"",
+            ),
             (
                 r#"{"key":"k","value":"v","ttl_ms":10000000000000}"#,
                 "invalid \"ttl_ms\": longer than 100 years",

@@ -12,6 +12,8 @@ use serde_json::error::Category;
 
 use crate::commands::duration::TTL_MAX;
 use crate::commands::error::{CommandError, Kind};
+use crate::protocol::Timestamp;
+use crate::render::duration::parse_rfc3339;
 use crate::render::encoding::parse_base64;
 
 /// The id of a request, returned with its answer: any JSON value.
@@ -36,6 +38,7 @@ pub struct Members<'a> {
     pub value: Option<Member<'a>>,
     pub encoding: Option<Member<'a>>,
     pub ttl_ms: Option<Member<'a>>,
+    pub expires: Option<Member<'a>>,
     pub condition: Option<Member<'a>>,
     pub fence: Option<Member<'a>>,
     pub persist: Option<Member<'a>>,
@@ -97,7 +100,28 @@ impl<'a> Members<'a> {
             false => Ok(Some(ms)),
         }
     }
+
+    /// Takes the fencing token.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn fence(&mut self) -> Result<Option<Timestamp>, CommandError> {
+        let token = text(("fence", self.fence.take()))?.map(|text| text.parse()).transpose();
+        token.map_err(|error| data_error(format!("invalid \"fence\": {error}")))
+    }
+
+    /// Takes the time at which the key expires, in Unix milliseconds.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn expires_ms(&mut self) -> Result<Option<u64>, CommandError> {
+        let Some(text) = text(("expires", self.expires.take()))? else { return Ok(None) };
+        let invalid = || data_error(format!("invalid \"expires\": {text}")).hint(EXPIRES_HINT);
+        parse_rfc3339(&text).map(Some).ok_or_else(invalid)
+    }
 }
+
+const EXPIRES_HINT: &str = r#"use a time in UTC, as "2026-11-23T20:13:59.958Z""#;
 
 /// A member, if it is there, with its name.
 pub type Named<'a> = (&'static str, Option<Member<'a>>);
@@ -160,6 +184,7 @@ impl<'de> Visitor<'de> for MembersVisitor {
                 "value" => &mut members.value,
                 "encoding" => &mut members.encoding,
                 "ttl_ms" => &mut members.ttl_ms,
+                "expires" => &mut members.expires,
                 "condition" => &mut members.condition,
                 "fence" => &mut members.fence,
                 "persist" => &mut members.persist,

@@ -4,11 +4,11 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use crate::client::WatchEvent;
-use crate::protocol::{Key, Timestamp, Value};
+use crate::protocol::{Details, Key, Timestamp, Value};
 use crate::render::escape::escape;
 use crate::render::json::{self, Json};
 use crate::render::style::{Paint, paint};
-use crate::render::{Format, Record, Rendered, Style, Widths, name, notice, time, warning};
+use crate::render::{Format, Record, Rendered, Style, Widths, name, notes, notice, time, warning};
 
 /// The separator of columns in a pipe.
 const TAB: &str = "\t";
@@ -101,6 +101,8 @@ struct ChangeObject<'a> {
     value: Option<&'a Value>,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::version")]
     version: Option<&'a Timestamp>,
+    #[serde(flatten, serialize_with = "json::details")]
+    details: &'a Option<Box<Details>>,
     #[serde(rename = "received", serialize_with = "json::time")]
     received_ms: u64,
     #[serde(rename = "seq", skip_serializing_if = "Option::is_none")]
@@ -140,13 +142,14 @@ impl Watched {
     /// Returns the event as an object: about a key, or about something else.
     fn parts(&self) -> Result<ChangeObject<'_>, Notice<'_>> {
         let Self { event, received_ms, sequence } = self;
-        let change = |event, key, found, value, version| {
+        let change = |event, key, found, value, version, details| {
             Ok(ChangeObject {
                 event,
                 key,
                 found,
                 value,
                 version,
+                details,
                 received_ms: *received_ms,
                 sequence: *sequence,
             })
@@ -158,12 +161,13 @@ impl Watched {
                 let name = if is_current { "current" } else { "resync" };
                 let value = found.as_ref().map(|found| &found.value);
                 let version = found.as_ref().and_then(|found| found.version.as_ref());
-                change(name, key, Some(found.is_some()), value, version)
+                let details = found.as_ref().map_or(&None, |found| &found.details);
+                change(name, key, Some(found.is_some()), value, version, details)
             }
             WatchEvent::Set { key, value, version } => {
-                change("set", key, None, value.as_ref(), version.as_ref())
+                change("set", key, None, value.as_ref(), version.as_ref(), &None)
             }
-            WatchEvent::Delete { key, version } => change("delete", key, None, None, version.as_ref()),
+            WatchEvent::Delete { key, version } => change("delete", key, None, None, version.as_ref(), &None),
             WatchEvent::Lost { since_ms, cause } => {
                 notice("lost", About::Lost { since_ms: *since_ms, cause })
             }
@@ -181,9 +185,9 @@ impl ChangeObject<'_> {
         self.event.to_ascii_uppercase()
     }
 
-    /// Returns the version, if it is wanted.
-    fn version(&self, style: &Style) -> Option<String> {
-        self.version.filter(|_| style.verbose).map(|version| escape(version.to_text().as_bytes()))
+    /// Returns version, time to live and fencing token, if they are wanted.
+    fn notes(&self, style: &Style) -> Vec<String> {
+        if style.verbose { notes(self.version, self.details.as_deref()) } else { Vec::new() }
     }
 
     /// Formats the event for a terminal.
@@ -201,7 +205,7 @@ impl ChangeObject<'_> {
             (None, "set") => line.extend([GAP, &dim("(unknown value)")]),
             (None, _) => line.extend([GAP, &dim("(key not found)")]),
         }
-        line.extend(self.version(style).into_iter().flat_map(|version| [GAP.to_owned(), dim(&version)]));
+        line.extend(self.notes(style).into_iter().flat_map(|note| [GAP.to_owned(), dim(&note)]));
         line.truncate(line.trim_end_matches(' ').len());
         line.push('\n');
         line
@@ -211,9 +215,10 @@ impl ChangeObject<'_> {
     fn columns(&self, style: &Style) -> String {
         let mut columns = vec![time::in_utc(self.received_ms), self.word(), name(self.key)];
         columns.extend(self.value.map(|value| escape(value)));
-        if let Some(version) = self.version(style) {
+        let notes = self.notes(style);
+        if !notes.is_empty() {
             columns.resize(4, String::new());
-            columns.push(version);
+            columns.extend(notes);
         }
         columns.join(TAB) + "\n"
     }

@@ -178,7 +178,7 @@ mod tests {
     }
 
     fn found(value: &'static str) -> Option<VersionedValue> {
-        Some(VersionedValue { value: value.into(), version: None })
+        Some(VersionedValue { value: value.into(), version: None, details: None })
     }
 
     fn current(found: Option<VersionedValue>) -> WatchEvent {

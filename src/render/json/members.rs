@@ -11,7 +11,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-use crate::protocol::{Condition, Key, Reply, Timestamp};
+use crate::protocol::{Condition, Details, Key, Reply, Timestamp};
 use crate::render::duration::rfc3339;
 use crate::render::encoding::to_base64;
 
@@ -133,6 +133,24 @@ pub fn version<S: Serializer>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     version.as_ref().map(|version| version.borrow().to_text()).serialize(serializer)
+}
+
+/// Writes the time to live and the fencing token of a key; with `flatten`.
+pub fn details<S: Serializer>(
+    details: &impl Borrow<Option<Box<Details>>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut members = serializer.serialize_map(None)?;
+    if let Some(Details { ttl_ms, fence }) = details.borrow().as_deref() {
+        ttl_ms.map_or(Ok(()), |ttl_ms| members.serialize_entry("ttl_ms", &ttl_ms))?;
+        fence.as_ref().map_or(Ok(()), |fence| members.serialize_entry("fence", &fence.to_text()))?;
+    }
+    members.end()
+}
+
+/// Writes a time as [`time`]; with `skip_serializing_if`.
+pub fn time_if_any<S: Serializer>(ms: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    ms.and_then(rfc3339).serialize(serializer)
 }
 
 /// Writes the text of a value.

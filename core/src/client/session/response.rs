@@ -10,9 +10,9 @@ use crate::client::outgoing_request::Requester;
 use crate::client::request::Response;
 use crate::clock::Reading;
 use crate::mqtt::decode;
-use crate::protocol::Timestamp;
 use crate::protocol::message::{self, Message};
 use crate::protocol::reply::DONE;
+use crate::protocol::{Details, Timestamp};
 
 impl<T> Session<T> {
     /// Returns what all requests of the session have in common.
@@ -24,8 +24,16 @@ impl<T> Session<T> {
     pub fn handle_received_response(&mut self, received: &decode::BorrowedResponse<'_>, now: Reading) {
         self.handle_received(now);
         self.unsent_pubacks.push_back(received.packet_id);
-        let decode::BorrowedResponse { correlation, status, protocol_version, timestamp, payload, .. } =
-            *received;
+        let decode::BorrowedResponse {
+            correlation,
+            status,
+            protocol_version,
+            timestamp,
+            time_to_live,
+            key_fence,
+            payload,
+            ..
+        } = *received;
         let payload = match payload {
             // Of most responses to writes, of which no copy is made.
             DONE => Bytes::from_static(DONE),
@@ -33,7 +41,7 @@ impl<T> Session<T> {
         };
         self.handle_response(
             correlation,
-            UserProperties { status, protocol_version, timestamp },
+            UserProperties { status, protocol_version, timestamp, time_to_live, key_fence },
             &payload,
             now,
         );
@@ -59,7 +67,7 @@ impl<T> Session<T> {
         };
         let accepts_any = pending.request.properties.as_ref().is_some_and(|own| own.timestamp.is_some());
         match properties(user_properties, now.wall_ms, accepts_any) {
-            Ok(ParsedProperties { version, has_status }) => {
+            Ok(ParsedProperties { version, has_status, details }) => {
                 if let Some(version) =
                     version.as_ref().filter(|version| !version.is_too_far_ahead(now.wall_ms))
                 {
@@ -67,7 +75,7 @@ impl<T> Session<T> {
                 }
                 let denial = self.denial(id, payload);
                 let payload = payload.clone();
-                self.answer(id, |_, _| Ok(Response { payload, version, has_status, denial }));
+                self.answer(id, |_, _| Ok(Response { payload, version, has_status, denial, details }));
             }
             Err(error) => self.fail(id, |_, outcome| error.into_error(outcome)),
         }
@@ -91,6 +99,7 @@ enum InvalidResponse {
 struct ParsedProperties {
     version: Option<Timestamp>,
     has_status: bool,
+    details: Option<Box<Details>>,
 }
 
 /// The user properties of a response.
@@ -99,6 +108,8 @@ struct UserProperties<'a> {
     status: Option<&'a str>,
     protocol_version: Option<&'a str>,
     timestamp: Option<&'a str>,
+    time_to_live: Option<&'a str>,
+    key_fence: Option<&'a str>,
 }
 
 impl<'a> UserProperties<'a> {
@@ -107,6 +118,8 @@ impl<'a> UserProperties<'a> {
             status: message.user_property(message::STATUS),
             protocol_version: message.user_property(message::PROTOCOL_VERSION),
             timestamp: message.user_property(message::TIMESTAMP),
+            time_to_live: message.user_property(message::TIME_TO_LIVE),
+            key_fence: message.user_property(message::KEY_FENCE),
         }
     }
 }
@@ -114,7 +127,7 @@ impl<'a> UserProperties<'a> {
 /// Returns what the user properties of a response state. A version that is too far ahead is an error (protocol §2), unless
 /// `accepts_any` is set.
 fn properties(
-    UserProperties { status, protocol_version, timestamp }: UserProperties<'_>,
+    UserProperties { status, protocol_version, timestamp, time_to_live, key_fence }: UserProperties<'_>,
     wall_ms: u64,
     accepts_any: bool,
 ) -> Result<ParsedProperties, InvalidResponse> {
@@ -130,8 +143,12 @@ fn properties(
         _ => {}
     }
     let has_status = status.is_some();
+    let details = match Details::parse(time_to_live, key_fence) {
+        Ok(details) => details.map(Box::new),
+        Err(name) => return malformed(format!("malformed {name}")),
+    };
     let Some(text) = timestamp else {
-        return Ok(ParsedProperties { version: None, has_status });
+        return Ok(ParsedProperties { version: None, has_status, details });
     };
     let version: Timestamp = match text.parse() {
         Ok(version) => version,
@@ -140,7 +157,7 @@ fn properties(
     if version.is_too_far_ahead(wall_ms) && !accepts_any {
         return Err(InvalidResponse::Ahead(version.ms.saturating_sub(wall_ms)));
     }
-    Ok(ParsedProperties { version: Some(version), has_status })
+    Ok(ParsedProperties { version: Some(version), has_status, details })
 }
 
 impl InvalidResponse {

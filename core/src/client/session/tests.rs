@@ -6,7 +6,9 @@ use super::*;
 use crate::client::request::RequestProperties;
 use crate::mqtt::decode;
 use crate::net::Secret;
-use crate::protocol::message::{CONTENT_TYPE, Message, PROTOCOL_VERSION, STATUS, STATUS_OK, TIMESTAMP};
+use crate::protocol::message::{
+    CONTENT_TYPE, KEY_FENCE, Message, PROTOCOL_VERSION, STATUS, STATUS_OK, TIME_TO_LIVE, TIMESTAMP,
+};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
@@ -127,6 +129,8 @@ impl Bench {
             status: text(STATUS),
             protocol_version: text(PROTOCOL_VERSION),
             timestamp: text(TIMESTAMP),
+            time_to_live: text(TIME_TO_LIVE),
+            key_fence: text(KEY_FENCE),
             packet_bytes: 0,
         };
         let now = self.now();

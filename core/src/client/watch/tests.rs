@@ -14,7 +14,11 @@ fn version(ms: u64) -> Timestamp {
 }
 
 fn found(value: &str, ms: u64) -> Option<VersionedValue> {
-    Some(VersionedValue { value: Value::copy_from_slice(value.as_bytes()), version: Some(version(ms)) })
+    Some(VersionedValue {
+        value: Value::copy_from_slice(value.as_bytes()),
+        version: Some(version(ms)),
+        details: None,
+    })
 }
 
 fn now() -> Reading {

@@ -18,8 +18,8 @@ use crate::broker::{self, Application, Broker, Peer, SYS, Verdict};
 use crate::exchange::fingerprint::PreparedHashes;
 use crate::ledger::{FileLedger, LedgerKind, Seeding, StorageError};
 use crate::mqtt::ReasonCode;
-use crate::protocol::message::{FENCE, PERSIST, Qos, TIMESTAMP};
-use crate::protocol::{ConnectionId, Key, Message, Request, Timestamp, exchange, topic};
+use crate::protocol::message::{DETAILS, FENCE, PERSIST, Qos, TIMESTAMP};
+use crate::protocol::{ConnectionId, Key, Message, Request, Timestamp, UserProperties, exchange, topic};
 use crate::server::authorization::{Authorizer, ClientPermissions};
 use crate::server::delivery::{BrokerPublisher, Outbound, Publisher, ReplyTo, Response};
 use crate::server::event::Event;
@@ -236,6 +236,7 @@ impl Service {
                 correlation: message.correlation.take().unwrap_or_default(),
                 verb: Verb::default(),
                 received: now,
+                details: None,
             }),
             Err(reason) => {
                 publish_monitor_copy(publisher, from, message, None);
@@ -284,6 +285,9 @@ impl Service {
         };
         let verb = verb(&request);
         reply_to.verb = verb;
+        if verb == Verb::Get && message.user_property(DETAILS) == Some("true") {
+            reply_to.details = Some(UserProperties::default());
+        }
         if let Request::Scan { pattern, token } = &request {
             return self.scan(publisher, from, message, (pattern, token.as_deref()), reply_to);
         }

@@ -8,18 +8,18 @@ use crate::protocol::{ConnectionId, Reply, Request, Timestamp};
 use crate::store::StoreRequest;
 
 impl Service {
-    /// Returns a function that handles requests of this process, if the store has no disk: its replies wait for no commit, so
+    /// Returns a function that handles requests of this process with their fencing tokens, if the store has no disk: its replies wait for no commit, so
     /// that they need no connection.
     ///
     /// It is for requests before the server accepts connections: the rules do not apply to them, they are sent to no monitor,
     /// and cause no notifications.
     #[must_use]
-    pub fn memory_store(&self) -> Option<impl Fn(Request) -> Reply> {
+    pub fn memory_store(&self) -> Option<impl Fn(Request, Option<Timestamp>) -> Reply> {
         let is_in_memory = self.shared.lock().ledger() == LedgerKind::Memory;
-        is_in_memory.then_some(|request| self.handle_in_memory(request))
+        is_in_memory.then_some(|request, fence| self.handle_in_memory(request, fence))
     }
 
-    fn handle_in_memory(&self, request: Request) -> Reply {
+    fn handle_in_memory(&self, request: Request, fence: Option<Timestamp>) -> Reply {
         let now = self.shared.now();
         let mut request = StoreRequest {
             connection: ConnectionId(0),
@@ -28,7 +28,7 @@ impl Service {
             permissions: None,
             request,
             timestamp: Some(Ok(Timestamp::of_store(now.wall_ms, 0))),
-            fence: None,
+            fence: fence.map(Ok),
             encoded: None,
             persist: false,
             refusal: None,

@@ -257,7 +257,7 @@ impl Scenario {
         // The response topic is the key, so that the response identifies its key.
         let (verb, received) = (Verb::Set, clock::monotonic());
         let correlation = message.correlation.clone().unwrap();
-        let reply_to = ReplyTo { response_topic: name, correlation, verb, received };
+        let reply_to = ReplyTo { response_topic: name, correlation, verb, received, details: None };
         process.service.shared.lock().handle_request(
             &process.sent_messages,
             &peer(1),

@@ -136,7 +136,7 @@ mod tests {
     fn start(test: &TestService, pattern: &str) -> RunningScan {
         let (verb, received) = (Verb::Scan, clock::monotonic());
         let (response_topic, correlation) = ("r".to_owned(), "c".into());
-        let reply_to = ReplyTo { response_topic, correlation, verb, received };
+        let reply_to = ReplyTo { response_topic, correlation, verb, received, details: None };
         let page = (Scan::new(pattern.as_bytes(), None).unwrap(), reply_to);
         let shared = (Arc::clone(&test.service.shared), Arc::clone(test.service.metrics()));
         RunningScan::new(shared, &test.service.shared.lock(), peer(1), page)

@@ -1,10 +1,11 @@
 //! What the service's lock protects: the store, the commit queue, and the responses for duplicate detection.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use crate::broker::{HeldAcknowledgement, Peer};
 use crate::ledger::{CommitQueue, DependsOn, KeyRecord, LedgerKind, Record, Undo};
-use crate::protocol::{ErrorReply, Key, Message, Reply, Request};
+use crate::protocol::{Details, ErrorReply, Key, Message, Reply, Request, UserProperties};
 use crate::server::delivery::{Outbound, Publisher, ReplyTo, Response};
 use crate::server::duplicate_detection::{self, DuplicateDetection};
 use crate::server::event::Event;
@@ -290,13 +291,13 @@ impl State {
         &mut self,
         publisher: &dyn Publisher,
         request: StoreRequest,
-        reply_to: ReplyTo,
+        mut reply_to: ReplyTo,
         now: Now,
     ) -> Handled {
         self.commit_queue.begin_step();
         let waits = self.commit_queue.waits(DependsOn::AllKeys);
         // A copy of the key takes an allocation. Without one, the read waits for all keys if it removes its own.
-        let is_key_needed = waits || request.permissions.is_some();
+        let is_key_needed = waits || request.permissions.is_some() || reply_to.details.is_some();
         let key = match &request.request {
             Request::Get { key } | Request::KeyNotify { key, .. } if is_key_needed => Some(key.clone()),
             _ => None,
@@ -326,6 +327,13 @@ impl State {
             self.commit_queue.begin_step();
         }
         watch.into_iter().for_each(|before| self.record_watch(before));
+        if let Some(details) = &mut reply_to.details {
+            // Also in place of those of the first time, if the read is handled again.
+            let found = key.as_ref().filter(|_| matches!(reply, Reply::Value(_)));
+            *details = found
+                .and_then(|key| self.details(key, now))
+                .map_or_else(UserProperties::default, |details| details.properties());
+        }
         let response = Response::with_payload(payload, &reply, version);
         let waits = self.commit_queue.waits(key.as_ref().map_or(DependsOn::AllKeys, DependsOn::Key));
         match again {
@@ -403,6 +411,15 @@ impl State {
     pub(super) fn read(&self, key: &Key, now: Now) -> Option<(Version, StoredValue)> {
         let is_alive = |deadline_ms| deadline_ms > now.monotonic_ms;
         self.store.read(key).filter(|(_, stored)| stored.deadline_ms.is_none_or(is_alive))
+    }
+
+    /// Returns the details of a key that exists.
+    fn details(&self, key: &Key, now: Now) -> Option<Details> {
+        let (_, StoredValue { fence, deadline_ms, .. }) = self.store.read(key)?;
+        // A deadline has one millisecond more than the time to live. One that has not passed leaves at least one.
+        let left_ms =
+            |deadline_ms: u64| deadline_ms.saturating_sub(now.monotonic_ms).saturating_sub(1).max(1);
+        Some(Details { ttl_ms: deadline_ms.map(left_ms).and_then(NonZeroU64::new), fence })
     }
 
     fn is_expired(&self, key: &Key, now: Now) -> bool {

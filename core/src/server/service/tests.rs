@@ -15,7 +15,9 @@ use crate::broker::{self, Application, Peer, SessionPhase, Verdict};
 use crate::clock;
 use crate::ledger::FileLedger;
 use crate::mqtt::ReasonCode;
-use crate::protocol::message::{PROTOCOL_VERSION, Qos, STATUS, TIMESTAMP};
+use crate::protocol::message::{
+    DETAILS, FENCE, KEY_FENCE, PROTOCOL_VERSION, Qos, STATUS, TIME_TO_LIVE, TIMESTAMP,
+};
 use crate::protocol::{
     Condition, ConnectionId, ErrorReply, Key, Message, Notification, Reply, Request, Timestamp,
     UserProperties, Value, topic,
@@ -350,6 +352,38 @@ fn a_response_has_all_properties_that_an_sdk_needs() {
         assert_eq!(response.user_property(STATUS), Some("200"));
         assert_eq!(response.user_property(PROTOCOL_VERSION), Some("1.0"));
         assert!(version(&response).ms > 1_600_000_000_000);
+    }
+}
+
+#[test]
+fn a_get_is_answered_with_time_to_live_and_fencing_token_if_it_asks_for_them() {
+    for test in TestService::answering_at_once() {
+        let mut fenced = message(&set("fenced", "v"));
+        fenced.user_properties.push(FENCE, "5:3:n");
+        test.send(fenced);
+        test.request(&set_with("leased", "v", None, 60_000));
+        test.sent_messages.take();
+        let own = |name, asks| {
+            let mut request = message(&get(name));
+            if asks {
+                request.user_properties.push(DETAILS, "true");
+            }
+            test.send(request);
+            let [(_, response)] = test.sent_messages.take().try_into().unwrap();
+            let properties = response.user_properties;
+            let is_own = |(name, _): &(&str, &str)| name.starts_with("mqkv-");
+            let own = properties.iter().filter(is_own);
+            own.map(|(name, value)| (name.to_owned(), value.to_owned())).collect::<Vec<_>>()
+        };
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let fence = pair(KEY_FENCE, "000000000000005:00003:n");
+        assert_eq!(own("fenced", true), [pair(TIME_TO_LIVE, "none"), fence]);
+        let [(name, left_ms)] = own("leased", true).try_into().unwrap();
+        assert_eq!(name, TIME_TO_LIVE);
+        assert!((1..=60_000).contains(&left_ms.parse::<u64>().unwrap()), "{left_ms}");
+        for (name, asks) in [("absent", true), ("fenced", false), ("leased", false)] {
+            assert_eq!(own(name, asks), [], "{name}");
+        }
     }
 }
 

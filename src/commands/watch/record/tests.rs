@@ -13,7 +13,7 @@ fn key() -> Key {
 }
 
 fn found(value: &'static [u8]) -> Option<VersionedValue> {
-    Some(VersionedValue { value: value.into(), version: Some(Timestamp::of_store(5, 3)) })
+    Some(VersionedValue { value: value.into(), version: Some(Timestamp::of_store(5, 3)), details: None })
 }
 
 fn set(value: Option<&'static [u8]>) -> WatchEvent {
@@ -182,7 +182,7 @@ fn a_watch_is_a_stream_of_objects() {
         "{\"v\":1,\"event\":\"current\",\"key\":\"k\",\"found\":false,\
          \"received\":\"2025-11-20T20:13:59.958Z\",\"seq\":1}\n"
     );
-    let found = Some(VersionedValue { value: (&b"\xff"[..]).into(), version });
+    let found = Some(VersionedValue { value: (&b"\xff"[..]).into(), version, details: None });
     assert_eq!(
         watched(WatchEvent::Resync { key: key(b"k"), found }, Some(5)),
         "{\"v\":1,\"event\":\"resync\",\"key\":\"k\",\"found\":true,\"value\":\"/w==\",\"encoding\":\"base64\",\

@@ -231,7 +231,7 @@ impl World {
         let message = message(&request);
         let (verb, received, correlation) =
             (Verb::Set, clock::monotonic(), message.correlation.clone().unwrap());
-        let reply_to = ReplyTo { response_topic: id.to_string(), correlation, verb, received };
+        let reply_to = ReplyTo { response_topic: id.to_string(), correlation, verb, received, details: None };
         let takes_part = process.concerns(&key);
         let (before, merged) = (process.change_id(&key), self.merged(at));
         process.with(self.ms, |state, publisher, now| {
