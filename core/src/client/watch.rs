@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::clock::Reading;
-use crate::protocol::message::{Message, TIMESTAMP};
+use crate::protocol::message::{KEY_FENCE, Message, TIME_TO_LIVE, TIMESTAMP};
 use crate::protocol::topic::Topic;
-use crate::protocol::{Key, Notification, Timestamp, Value};
+use crate::protocol::{Details, Key, Notification, Timestamp, Value};
 
 use super::results::VersionedValue;
 
@@ -17,8 +17,8 @@ const UNLISTED_MAX: u32 = 20;
 pub enum WatchEvent {
     /// The value of a key at the start of the watch, if it exists.
     Current { key: Key, found: Option<VersionedValue> },
-    /// The key was set. Value and version are None if the store did not send them.
-    Set { key: Key, value: Option<Value>, version: Option<Timestamp> },
+    /// The key was set. Value, version and details are None if the store did not send them.
+    Set { key: Key, value: Option<Value>, version: Option<Timestamp>, details: Option<Box<Details>> },
     /// The key was deleted, or has expired. The version is the deleted one; None if the store did not send it.
     Delete { key: Key, version: Option<Timestamp> },
     /// The connection was lost. No events follow until it is made again.
@@ -121,6 +121,7 @@ enum Origin {
 struct Change {
     notification: Notification,
     version: Option<Timestamp>,
+    details: Option<Box<Details>>,
 }
 
 /// The last reported state of a key. Its order is the order of changes: a deletion has the version of the value that it
@@ -310,10 +311,11 @@ impl Watch {
         match (is_resync, is_changed) {
             (false, _) if is_late => {
                 // A key that was deleted since it was listed is not reported, because its value was not either.
-                let set = |VersionedValue { value, version, .. }| WatchEvent::Set {
+                let set = |VersionedValue { value, version, details }| WatchEvent::Set {
                     key: key.clone(),
                     value: Some(value),
                     version,
+                    details,
                 };
                 self.events.extend(found.map(set));
             }
@@ -344,7 +346,12 @@ impl Watch {
             Ok(version) => version,
             Err(error) => return self.skip(message, error.to_string()),
         };
-        let change = Change { notification, version };
+        let (ttl, fence) = (message.user_property(TIME_TO_LIVE), message.user_property(KEY_FENCE));
+        let details = match Details::parse(ttl, fence) {
+            Ok(details) => details.map(Box::new),
+            Err(name) => return self.skip(message, format!("malformed {name}")),
+        };
+        let change = Change { notification, version, details };
         match self.keys.get_mut(key) {
             Some(watched) if watched.state != State::Live => watched.early.push(change),
             _ => self.report(key, change),
@@ -359,7 +366,7 @@ impl Watch {
     /// Reports a change, unless it is older than the last reported state.
     fn report(&mut self, key: &Key, change: Change) {
         let Some(watched) = self.keys.get_mut(key) else { return };
-        let Change { notification, version } = change;
+        let Change { notification, version, details } = change;
         let next = Last { version, is_deleted: notification == Notification::Delete };
         let is_older = watched.last.as_ref().is_some_and(|last| next.is_older(last));
         let is_new_life = is_older && watched.is_from_new_life(&next);
@@ -373,7 +380,7 @@ impl Watch {
         (watched.last, watched.origin) = (Some(next), Origin::Current);
         let key = key.clone();
         self.events.push_back(match notification {
-            Notification::Set(value) => WatchEvent::Set { key, value, version },
+            Notification::Set(value) => WatchEvent::Set { key, value, version, details },
             Notification::Delete => WatchEvent::Delete { key, version },
         });
     }

@@ -230,7 +230,7 @@ impl Watches {
             }
             WatchAction::Register(key) => {
                 let request = Request::KeyNotify { key: key.clone(), stop: false };
-                RawRequest::new(&request, RequestProperties::default())
+                RawRequest::new(&request, RequestProperties { details: true, ..RequestProperties::default() })
             }
             WatchAction::Read(key) => VersionedValue::detailed_request(key),
         };

@@ -13,7 +13,9 @@ use crate::protocol::message::{
     CONTENT_TYPE, PROTOCOL_VERSION, PROTOCOL_VERSION_1, Qos, STATUS, STATUS_OK, TIMESTAMP,
 };
 use crate::protocol::reply::Outcome;
-use crate::protocol::{ConnectionId, ErrorReply, Message, Notification, Reply, UserProperties, topic};
+use crate::protocol::{
+    ConnectionId, Details, ErrorReply, Message, Notification, Reply, UserProperties, topic,
+};
 use crate::store::{Change, Version};
 
 /// Room for the user properties of a response, so that they are allocated once.
@@ -210,10 +212,13 @@ fn response_message(reply_to: ReplyTo, response: Response) -> Message {
 }
 
 fn notify(change: Change, publisher: &dyn Publisher) {
-    let Change { key, version, content, watchers, notification, .. } = change;
+    let Change { key, version, content, watchers, notification, ttl_ms, .. } = change;
     if watchers.is_empty() {
         return;
     }
+    let has_details = watchers.iter().any(|watcher| watcher.details);
+    let details = content.as_ref().filter(|_| has_details);
+    let details = details.map(|stored| Details { ttl_ms, fence: stored.fence.clone() }.properties());
     let payload = notification.unwrap_or_else(|| {
         content.map_or(Notification::Delete, |stored| Notification::Set(Some(stored.value))).encode()
     });
@@ -222,12 +227,16 @@ fn notify(change: Change, publisher: &dyn Publisher) {
         let Some(topic) = topic::notify(&watcher.client_id, &key) else {
             continue;
         };
+        let mut user_properties = user_properties(&NOTIFICATION_PROPERTIES, Some(version));
+        if let Some(details) = details.as_ref().filter(|_| watcher.details) {
+            user_properties.extend(details);
+        }
         let message = Message {
             topic: topic.into(),
             payload: payload.clone(),
             qos: Qos::AtLeastOnce,
             content_type: Some(CONTENT_TYPE.into()),
-            user_properties: user_properties(&NOTIFICATION_PROPERTIES, Some(version)),
+            user_properties,
             ..Message::default()
         };
         publisher.push(watcher.connection, &watcher.client_id, message);

@@ -152,7 +152,7 @@ impl Store {
             Request::KeyNotify { key, stop: false } => {
                 check_key_length(&key, &self.limits)?;
                 check_permission(readable, &key)?;
-                self.watch(&key, Watcher { connection, client_id }, &owner)?
+                self.watch(&key, Watcher { connection, client_id, details: false }, &owner)?
             }
             Request::Scan { pattern, token } => {
                 let mut scan = Scan::new(&pattern, token.as_deref())?;
@@ -187,6 +187,11 @@ impl Store {
     #[must_use]
     pub fn is_watching(&self, connection: ConnectionId) -> bool {
         self.watchers.count_of(connection) > 0
+    }
+
+    /// Adds time to live and fencing token to the notifications of a watch.
+    pub fn add_watch_details(&mut self, connection: ConnectionId, key: &Key) {
+        self.watchers.add_details(key, connection);
     }
 
     /// Ends the watch of a key.
@@ -441,6 +446,7 @@ impl Store {
             watchers: self.watchers.of(set.key.as_bytes()),
             content: Some(StoredValue { value, fence, deadline_ms, persist }),
             notification,
+            ttl_ms: set.ttl_ms,
             persist,
             key: set.key,
         };
@@ -521,7 +527,7 @@ impl Store {
         let (version, persist) = (entry.version(), entry.is_persistent());
         self.versions.remember_removed(&key, version);
         let watchers = self.watchers.of(key.as_bytes());
-        Some(Change { key, version, content: None, persist, watchers, notification: None })
+        Some(Change { key, version, content: None, persist, watchers, notification: None, ttl_ms: None })
     }
 }
 

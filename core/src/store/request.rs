@@ -1,5 +1,6 @@
 //! Requests to the store, its responses, and the changes that they cause.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -70,6 +71,8 @@ pub struct Change {
     pub watchers: Vec<Watcher>,
     /// The payload of the notifications, if they share it with the store: that of a long value.
     pub notification: Option<Bytes>,
+    /// The time to live of what the key holds now.
+    pub ttl_ms: Option<NonZeroU64>,
 }
 
 /// Response to a request, and the changes that it caused.

@@ -16,6 +16,8 @@ pub struct Watcher {
     pub connection: ConnectionId,
     /// The client id, which is part of the notification's topic.
     pub client_id: Arc<str>,
+    /// Whether its notifications have time to live and fencing token.
+    pub details: bool,
 }
 
 /// The mean length of watched keys up to which only their number is limited.
@@ -44,7 +46,7 @@ pub(super) struct WatchLimitReached;
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
     /// Not a hash table: a large one is rehashed at once, and all requests wait meanwhile.
-    by_key: BTreeMap<Key, BTreeMap<ConnectionId, Arc<str>>>,
+    by_key: BTreeMap<Key, BTreeMap<ConnectionId, (Arc<str>, bool)>>,
     by_connection: HashMap<ConnectionId, Watched>,
     /// What the connections of each owner watch: see [`StoreRequest::owner`](super::StoreRequest::owner).
     by_owner: HashMap<Arc<str>, Usage>,
@@ -117,7 +119,7 @@ impl Watchers {
     }
 
     fn insert_of(&mut self, key: &Key, watcher: Watcher, owner: Option<&Arc<str>>) {
-        let Watcher { connection, client_id } = watcher;
+        let Watcher { connection, client_id, details } = watcher;
         if self.client_of(key, connection).is_some() {
             return;
         }
@@ -138,12 +140,18 @@ impl Watchers {
         self.all.add(&key);
         watched.keys.insert(key.clone());
         watched.bytes = watched.bytes.saturating_add(key_bytes);
-        self.by_key.entry(key).or_default().insert(connection, client_id);
+        self.by_key.entry(key).or_default().insert(connection, (client_id, details));
     }
 
     /// Returns the client of a connection, if it watches a key.
     pub(super) fn client_of(&self, key: &Key, connection: ConnectionId) -> Option<&Arc<str>> {
-        self.by_key.get(key)?.get(&connection)
+        self.by_key.get(key)?.get(&connection).map(|(client_id, _)| client_id)
+    }
+
+    /// Adds time to live and fencing token to the notifications of a watch.
+    pub(super) fn add_details(&mut self, key: &Key, connection: ConnectionId) {
+        let watch = self.by_key.get_mut(key).and_then(|of_key| of_key.get_mut(&connection));
+        watch.into_iter().for_each(|(_, details)| *details = true);
     }
 
     /// Returns the client ids of all connections, in no order.
@@ -210,9 +218,10 @@ impl Watchers {
     /// Returns the watchers of a key, without an allocation if there are none.
     pub(super) fn of(&self, key: &[u8]) -> Vec<Watcher> {
         let of_key = self.by_key.get(key).into_iter().flatten();
-        let watcher = |(connection, client_id): (&ConnectionId, &Arc<str>)| Watcher {
+        let watcher = |(connection, (client_id, details)): (&ConnectionId, &(Arc<str>, bool))| Watcher {
             connection: *connection,
             client_id: Arc::clone(client_id),
+            details: *details,
         };
         of_key.map(watcher).collect()
     }
@@ -242,7 +251,7 @@ mod tests {
     }
 
     fn watcher(connection: u64) -> Watcher {
-        Watcher { connection: ConnectionId(connection), client_id: "c".into() }
+        Watcher { connection: ConnectionId(connection), client_id: "c".into(), details: false }
     }
 
     /// Each connection has an owner of its own.

@@ -255,12 +255,13 @@ A key with a time to live is deleted by the store when that has passed:
 Every SET sets the time to live anew: without --ttl the key no longer expires. To extend it, set the key again.
 
 Remaining time:
-The protocol of the state store has no request for the remaining time of a key, so `get` cannot print it; the status page of
-`mqkv serve --admin` shows it. A client that must know it stores the end in the value. `mqkv watch KEY` reports the deletion when it happens; an expiry and a DEL look the
-same.
+`mqkv serve` and `mqkv store` report it: `get -v`, `keys -l`, `watch -v`, and -j. The protocol has no request for it, so other stores do
+not; there, a client that must know it stores the end in the value. `mqkv watch KEY` reports the deletion when it happens; an expiry and a
+DEL look the same.
 
 Export and import:
-`mqkv export` cannot contain the times to live, for the same reason. A line of `mqkv import` can have the member ttl_ms.
+From a store that reports it, `mqkv export` writes the time at which a key expires, and `mqkv import` sets what is left of it. From other
+stores, a lock or a key with a time to live cannot be distinguished from another key, and never expires after an import.
 
 Locks:
 A lock is a key with a time to live that its holder renews: mqkv help locks.

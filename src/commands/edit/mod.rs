@@ -48,7 +48,7 @@ The protocol has no conditional write of an existing key: the key is read again 
 another client between the two, within about one round trip, is overwritten. With a lock and --fence-env no other \
 client of the lock can make one.
 
-The write ends the time to live of the key, because the protocol does not report what remains of it; --ttl sets a new one.
+The write ends the time to live of the key; --ttl sets a new one.
 
 Exit status:
 0 if the key was set or the value was not changed, 1 if the key was changed meanwhile, 65 if the value is not UTF-8, 74 if \

@@ -52,7 +52,8 @@ Examples:
 
 Output:
 In a pipe each record is a line with tabs between the columns time, event, key and value; without a value there is no \
-fourth column. Times are in UTC. Control bytes are escaped as \\xNN; -j has the exact bytes.
+fourth column. Times are in UTC. Control bytes are escaped as \\xNN; -j has the exact bytes. -v and -j have the version and, of a \
+store of mqkv, the time to live.
 
   CURRENT  the value when the watch starts
   SET      the key was set

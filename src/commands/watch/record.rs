@@ -164,8 +164,8 @@ impl Watched {
                 let details = found.as_ref().map_or(&None, |found| &found.details);
                 change(name, key, Some(found.is_some()), value, version, details)
             }
-            WatchEvent::Set { key, value, version } => {
-                change("set", key, None, value.as_ref(), version.as_ref(), &None)
+            WatchEvent::Set { key, value, version, details } => {
+                change("set", key, None, value.as_ref(), version.as_ref(), details)
             }
             WatchEvent::Delete { key, version } => change("delete", key, None, None, version.as_ref(), &None),
             WatchEvent::Lost { since_ms, cause } => {

@@ -70,7 +70,7 @@ impl<'a> KeyUpdate<'a> {
         Some(match event {
             WatchEvent::Current { key, found } => state(Trigger::Initial, key, found),
             WatchEvent::Resync { key, found } => state(Trigger::Resync, key, found),
-            WatchEvent::Set { key, value, version } => Self {
+            WatchEvent::Set { key, value, version, .. } => Self {
                 trigger: Trigger::Set,
                 key,
                 found: true,
@@ -190,7 +190,7 @@ mod tests {
     }
 
     fn set(value: &'static str) -> WatchEvent {
-        WatchEvent::Set { key: key(), value: Some(value.into()), version: None }
+        WatchEvent::Set { key: key(), value: Some(value.into()), version: None, details: None }
     }
 
     fn delete() -> WatchEvent {
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_set_without_its_value_is_in_no_target_state_with_a_value() {
-        let event = WatchEvent::Set { key: key(), value: None, version: None };
+        let event = WatchEvent::Set { key: key(), value: None, version: None, details: None };
         let rules = WatchRules { until: Some(TargetState::Value(Bytes::new())), ..rules() };
         assert_eq!(decisions(rules, &[event]), "r");
     }

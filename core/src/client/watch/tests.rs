@@ -103,6 +103,21 @@ fn the_initial_value_is_reported_before_changes() {
 }
 
 #[test]
+fn a_change_has_the_time_to_live_that_the_store_reports() {
+    let mut watch = registered("k");
+    watch.handle_read(&key("k"), None, now());
+    let mut message = set("k", "1", 1);
+    message.user_properties.push(TIME_TO_LIVE, "60");
+    hand(&mut watch, &message);
+    watch.poll_event();
+    let Some(WatchEvent::Set { details: Some(details), .. }) = watch.poll_event() else { panic!() };
+    assert_eq!((details.ttl_ms.map(u64::from), details.fence), (Some(60), None));
+    message.user_properties = [(TIME_TO_LIVE, "soon")].into_iter().collect();
+    hand(&mut watch, &message);
+    assert_eq!(events(&mut watch), ["SKIPPED malformed mqkv-ttl"]);
+}
+
+#[test]
 fn a_change_before_the_initial_value_is_reported_once() {
     let mut watch = registered("k");
     hand(&mut watch, &set("k", "2", 2));

@@ -127,7 +127,7 @@ impl State {
 
     fn watcher_of(&self, record: &RegistrationRecord) -> Option<Watcher> {
         let connection = self.cluster.key?.connection_of(&record.client_id);
-        Some(Watcher { connection, client_id: Arc::clone(&record.client_id) })
+        Some(Watcher { connection, client_id: Arc::clone(&record.client_id), details: false })
     }
 
     /// Sets the key of the cluster, before its state is received.

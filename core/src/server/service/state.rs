@@ -321,6 +321,7 @@ impl State {
                 return Handled::Answered;
             }
         };
+        let connection = request.connection;
         let StoreResponse { reply, payload, version, expired, .. } = self.store.handle_request(request, now);
         if let Some(expired) = expired {
             self.send_expired(publisher, expired, now);
@@ -328,6 +329,9 @@ impl State {
         }
         watch.into_iter().for_each(|before| self.record_watch(before));
         if let Some(details) = &mut reply_to.details {
+            if let (Some(key), Reply::Done) = (&key, &reply) {
+                self.store.add_watch_details(connection, key);
+            }
             // Also in place of those of the first time, if the read is handled again.
             let found = key.as_ref().filter(|_| matches!(reply, Reply::Value(_)));
             *details = found

@@ -388,6 +388,24 @@ fn a_get_is_answered_with_time_to_live_and_fencing_token_if_it_asks_for_them() {
 }
 
 #[test]
+fn notifications_have_time_to_live_and_fencing_token_if_the_watch_has_asked_for_them() {
+    for test in TestService::answering_at_once() {
+        let mut asking = message(&watch("k"));
+        asking.user_properties.push(DETAILS, "true");
+        test.send(asking);
+        test.send_from(&peer(2), message(&watch("k")));
+        let mut fenced = message(&set_with("k", "v", None, 60_000));
+        fenced.user_properties.push(FENCE, "5:3:n");
+        test.sent_messages.take();
+        test.send(fenced);
+        let [_, (_, asked), (_, plain)] = test.sent_messages.take().try_into().unwrap();
+        assert_eq!(asked.user_property(TIME_TO_LIVE), Some("60000"));
+        assert_eq!(asked.user_property(KEY_FENCE), Some("000000000000005:00003:n"));
+        assert_eq!(plain.user_properties.len(), 2);
+    }
+}
+
+#[test]
 fn an_unanswerable_request_is_reported_and_not_applied() {
     for test in TestService::answering_at_once() {
         let whole = message(&set("k", "v"));

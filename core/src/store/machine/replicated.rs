@@ -40,6 +40,7 @@ impl Store {
             persist: true,
             watchers: Vec::new(),
             notification: None,
+            ttl_ms: None,
         })
     }
 
@@ -140,7 +141,11 @@ mod tests {
     fn a_watch_of_another_instance_counts_like_any_other_but_no_limit_rejects_it() {
         let limits = Limits { watches_max: 1, watches_per_connection_max: 1, ..Limits::default() };
         let mut store = Store::new(limits);
-        let watcher = |connection| Watcher { connection: ConnectionId(connection), client_id: "c".into() };
+        let watcher = |connection| Watcher {
+            connection: ConnectionId(connection),
+            client_id: "c".into(),
+            details: false,
+        };
         for _ in 0..2 {
             (1..=2).for_each(|connection| store.restore_watch(&key("k"), watcher(connection), true));
         }

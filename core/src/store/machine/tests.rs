@@ -226,7 +226,7 @@ fn a_client_that_changes_a_key_that_it_watches_is_notified() {
     let mut store = store();
     let calls = [watch("k", false), watch("k", false)].map(|call| (0, call));
     assert_eq!(replies(&mut store, calls), [Reply::Done, Reply::Done]);
-    let watcher = Watcher { connection: ConnectionId(1), client_id: "client".into() };
+    let watcher = Watcher { connection: ConnectionId(1), client_id: "client".into(), details: false };
     let changes = [set("k", "v"), del("k")].map(|call| store.handle_request(call, NOW).change.unwrap());
     assert_eq!(changes.each_ref().map(|change| change.watchers.clone()), [[watcher.clone()], [watcher]]);
     let calls = [watch("k", true), watch("k", true)].map(|call| (0, call));

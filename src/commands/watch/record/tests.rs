@@ -17,7 +17,7 @@ fn found(value: &'static [u8]) -> Option<VersionedValue> {
 }
 
 fn set(value: Option<&'static [u8]>) -> WatchEvent {
-    WatchEvent::Set { key: key(), value: value.map(Value::from), version: None }
+    WatchEvent::Set { key: key(), value: value.map(Value::from), version: None, details: None }
 }
 
 fn record(event: &WatchEvent, sequence: Option<u64>) -> Watched {
@@ -58,7 +58,7 @@ fn the_columns_of_a_terminal_align() {
     assert_eq!(watching.text(&STYLE, &mut widths), Rendered::default());
     let mut line = |name: &'static str, value: Option<&'static [u8]>| {
         let key = Key::new(name).unwrap();
-        let event = WatchEvent::Set { key, value: value.map(Value::from), version: None };
+        let event = WatchEvent::Set { key, value: value.map(Value::from), version: None, details: None };
         let Rendered { stdout, .. } = record(&event, Some(1)).text(&STYLE, &mut widths);
         String::from_utf8(stdout.to_vec()).unwrap()
     };
@@ -164,7 +164,12 @@ fn a_watch_is_a_stream_of_objects() {
     let watched = |event, sequence| shown(&record(&event, sequence), &Style::JSON).0;
     let key = |bytes: &'static [u8]| Key::new(bytes).unwrap();
     let version = Some(Timestamp::of_store(1, 0));
-    let set = WatchEvent::Set { key: key(b"k"), value: Some("21.7".into()), version: version.clone() };
+    let set = WatchEvent::Set {
+        key: key(b"k"),
+        value: Some("21.7".into()),
+        version: version.clone(),
+        details: None,
+    };
     assert_eq!(
         watched(set, Some(2)),
         "{\"v\":1,\"event\":\"set\",\"key\":\"k\",\"value\":\"21.7\",\"encoding\":\"utf-8\",\
