@@ -71,7 +71,8 @@ fn the_lock_of_a_killed_holder_is_free_as_soon_as_its_lease_ends() {
     // A token contains the store's time of the grant, which is the beginning of the lease.
     let got_ms = token_in(&bench, "next").unwrap().ms;
     let late_ms = got_ms.checked_sub(last.ms + TTL_MS).expect("the lease had not ended");
-    assert!(late_ms <= 200, "{late_ms} ms after the lease's end");
+    // One that does not notice the end tries again after the time of a lease.
+    assert!(late_ms < TTL_MS, "{late_ms} ms after the lease's end");
 }
 
 /// A command that writes the time again and again and ignores SIGTERM.
