@@ -112,6 +112,16 @@ impl ConnectionInfo {
     }
 }
 
+/// Authentication did not finish in time: too many clients are authenticated at the same time, or a file cannot be read.
+#[must_use]
+pub fn too_slow() -> Denial {
+    Denial {
+        reason: ReasonCode::ServerBusy,
+        reason_string: "too many clients are being authenticated",
+        log_text: "authentication timed out".to_owned(),
+    }
+}
+
 /// Authenticates the client that has sent a CONNECT, and removes the secrets from the packet.
 ///
 /// A user name and a password are checked whatever else the client presents. Without a list of users they are ignored,

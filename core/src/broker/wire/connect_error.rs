@@ -1,5 +1,6 @@
 //! Rejection of a CONNECT.
 
+use super::login::TOO_MANY_CONNECTIONS;
 use crate::mqtt::{DecodeError, ProtocolVersion, ReasonCode};
 
 /// Rejection of a CONNECT with a CONNACK.
@@ -9,6 +10,13 @@ pub struct ConnectError {
     pub text: String,
     /// Protocol version of the CONNACK.
     pub version: ProtocolVersion,
+}
+
+impl ConnectError {
+    /// Returns the rejection of a connection over the limit.
+    pub fn too_many(version: ProtocolVersion) -> Self {
+        Self { reason: ReasonCode::QuotaExceeded, text: TOO_MANY_CONNECTIONS.to_owned(), version }
+    }
 }
 
 impl From<DecodeError> for ConnectError {

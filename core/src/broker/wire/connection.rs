@@ -18,8 +18,7 @@ use super::packet_handler::{PacketHandler, Pause};
 use super::progress::Progress;
 use super::transfer::{Sending, Transfer, write_or_read};
 use super::turns;
-use crate::broker::authentication;
-use crate::broker::authentication::{Authenticated, ConnectionInfo, Denial, PendingCheck};
+use crate::broker::authentication::{self, Authenticated, ConnectionInfo, Denial, PendingCheck};
 use crate::broker::counters::Counter;
 use crate::broker::event::Event;
 use crate::broker::handle::Broker;
@@ -180,16 +179,7 @@ async fn checked(checking: Option<&mut PendingCheck>) -> Result<Authenticated, D
 fn check(broker: &Broker, method: &str, data: Option<Secret>) -> PendingCheck {
     let check = authentication::check_data(&*broker.hooks().authenticator, method, data);
     let limit = broker.settings().connect_timeout;
-    Box::pin(async move { timeout(limit, check).await.unwrap_or_else(|_| Err(too_slow())) })
-}
-
-/// Authentication did not finish in time: too many clients are authenticated at the same time, or a file cannot be read.
-fn too_slow() -> Denial {
-    Denial {
-        reason: ReasonCode::ServerBusy,
-        reason_string: "too many clients are being authenticated",
-        log_text: "authentication timed out".to_owned(),
-    }
+    Box::pin(async move { timeout(limit, check).await.unwrap_or_else(|_| Err(authentication::too_slow())) })
 }
 
 /// There is no memory for a buffer.
@@ -263,9 +253,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             connect.unwrap_or_else(|_| Err(Rejection::Unanswered("no CONNECT in time".to_owned())))?;
         let bytes_max = connect.packet_bytes_max;
         if self.is_refused {
-            let (reason, text) = (ReasonCode::QuotaExceeded, login::TOO_MANY_CONNECTIONS.to_owned());
-            let error = ConnectError { reason, text, version: connect.version };
-            return Err(Rejection::Answered(error, bytes_max, None));
+            return Err(Rejection::Answered(ConnectError::too_many(connect.version), bytes_max, None));
         }
         self.set_checked(true);
         // A client that closes the connection leaves the queue of checks, so that others do not wait for it.
@@ -276,11 +264,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         };
         self.set_checked(false);
         let identity =
-            authenticated.unwrap_or_else(|_| Err(too_slow())).map_err(|denial| Rejection::Denied {
-                client_id: connect.client_id.clone(),
-                version: connect.version,
-                bytes_max,
-                denial,
+            authenticated.unwrap_or_else(|_| Err(authentication::too_slow())).map_err(|denial| {
+                Rejection::Denied {
+                    client_id: connect.client_id.clone(),
+                    version: connect.version,
+                    bytes_max,
+                    denial,
+                }
             })?;
         let client = (connect.client_id.clone(), identity.principal.describe());
         let handler = PacketHandler::accept(broker, connect, identity, info)
