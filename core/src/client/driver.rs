@@ -340,10 +340,8 @@ impl Driver {
         {
             match call {
                 WatchCall::Send(request, ticket) => self.session.send(request, Ticket::Watch(ticket), now),
-                WatchCall::Subscribe(ticket) => {
-                    let filter = ticket.topic(&self.settings.client_id);
-                    let filter = filter.unwrap_or_else(|| self.notify_filter.clone());
-                    self.session.subscribe(filter, Ticket::Watch(ticket), now);
+                WatchCall::Subscribe(step) => {
+                    self.session.subscribe(step.topic(&self.settings.client_id), Ticket::Watch(step), now);
                 }
             }
         }
@@ -429,10 +427,9 @@ impl Driver {
                 }
                 let elapsed = now.monotonic.saturating_duration_since(self.started);
                 self.info.handle_accepted(elapsed, connection.tls_version(), limits.receive_max);
-                let has_wildcards = connection.has_wildcards();
+                self.watches.handle_connected(connection.has_wildcards());
                 self.connection = ConnectionState::Connected(connection);
                 self.session.handle_connected(limits, now);
-                self.watches.handle_connected(has_wildcards);
                 self.status.send_replace(ConnectionStatus::Connected);
                 self.subscriptions.handle_connected();
                 // The answers to early packets may have arrived with the CONNACK.

@@ -27,12 +27,13 @@ pub(super) struct ActionTicket {
 }
 
 impl ActionTicket {
-    /// Returns the topic of the notifications of the key, if the action is about one.
-    pub(super) fn topic(&self, client_id: &str) -> Option<String> {
-        match &self.action {
+    /// Returns the topic of the notifications of the key, if the action is about one, and otherwise the filter for all keys.
+    pub(super) fn topic(&self, client_id: &str) -> String {
+        let topic = match &self.action {
             WatchAction::Register(key) => topic::notify(client_id, key),
             WatchAction::Subscribe | WatchAction::Read(_) => None,
-        }
+        };
+        topic.unwrap_or_else(|| topic::notify_filter(client_id))
     }
 }
 
@@ -305,7 +306,7 @@ mod tests {
         watches.add(1, Watch::new([key("k")]), events.clone(), false);
         watches.handle_connected(false);
         let Some(WatchCall::Subscribe(ticket)) = watches.poll_call() else { panic!() };
-        assert_eq!(ticket.topic("me"), topic::notify("me", &key("k")));
+        assert_eq!(ticket.topic("me"), topic::notify("me", &key("k")).unwrap());
         assert!(watches.poll_call().is_none());
         watches.handle_subscribed(ticket, Ok(Qos::AtLeastOnce));
         let keynotify = Request::KeyNotify { key: key("k"), stop: false }.encode();
