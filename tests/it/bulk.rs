@@ -498,7 +498,7 @@ fn a_lock_and_a_fenced_key_are_the_same_after_a_restore() {
         let plain = at(&to, &["get", "plain", "-j"]);
         assert!(plain.ends_with("\"size\":1,\"version\":\"VERSION\"}\n--- exit 0\n"), "{plain}");
         // The lock ends, however long the restore has taken.
-        assert_eq!(at(&to, &["lock", "l", "-w", "60s", "--", "true"]), "--- exit 0\n");
+        assert_eq!(at(&to, &["lock", "l", "-q", "-w", "60s", "--", "true"]), "--- exit 0\n");
     }
     // The same export once more: its token is not older than that of the key.
     assert!(at(&imported.url(), &["import", "all"]).ends_with("--- exit 0\n"));

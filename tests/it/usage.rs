@@ -471,7 +471,7 @@ fn hints_are_about_what_was_typed() {
         shown.contains("hint: check the port, or start a broker with `mqkv serve --listen 127.0.0.1:1`"),
         "{shown}"
     );
-    assert!(place.run(&["help", "ttl"]).contains("no request for the remaining time"));
+    assert!(place.run(&["help", "ttl"]).contains("no request for it, so other stores do not"));
 }
 
 #[test]

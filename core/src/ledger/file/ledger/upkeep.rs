@@ -278,7 +278,9 @@ impl FileLedger {
         let least = if self.room.is_lacking {
             let usual_bytes = self.policy.deletion_bytes(self.live_bytes) / 4;
             let small_bytes = (self.live_bytes_of_snapshot() / 16).max(SMALL_LOG_BYTES);
-            if self.room.is_short { usual_bytes.min(small_bytes) } else { usual_bytes }
+            // First the reserve is tried again: commits and snapshots of a small store could follow each other without end.
+            let is_small_due = self.room.is_short && !self.room.may_be_more;
+            if is_small_due { usual_bytes.min(small_bytes) } else { usual_bytes }
         } else {
             self.policy.snapshot_bytes.max(self.live_bytes_of_snapshot())
         };
