@@ -128,10 +128,13 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
     let hint = scan::literal_hint(&pattern, "export");
     let client = session.bulk_client().await?;
     let bytes_total = lines.as_ref().and_then(Lines::bytes_total);
-    let bytes_read = Cell::new(0);
+    let (bytes_read, limit_hint) = (Cell::new(0), Cell::new(None));
     let keys = match lines {
         Some(lines) => KeySource::Lines { lines, null: args.null, bytes_read: &bytes_read },
-        None => KeySource::Pages { pages: Pages::request(client, pattern), ready: VecDeque::new() },
+        None => {
+            let pages = Pages::request(client, pattern);
+            KeySource::Pages { pages, ready: VecDeque::new(), limit_hint: &limit_hint }
+        }
     };
     let keys = Requests { keys, details: !args.no_version };
     let mut summary = Exported { is_from_list: args.keys_from.is_some(), ..Exported::default() };
@@ -156,9 +159,8 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
     };
     pipeline::for_all(args.inflight, client, keys, handle).await?;
     emit(&summary)?;
-    if let Some(hint) = hint.filter(|_| (summary.keys, summary.missing) == (0, 0)) {
-        emit(&Hint(hint))?;
-    }
+    let literal = hint.filter(|_| (summary.keys, summary.missing) == (0, 0)).map(Hint);
+    literal.into_iter().chain(limit_hint.take()).try_for_each(|hint| emit(&hint))?;
     Ok(Exit::Yes)
 }
 
@@ -211,7 +213,7 @@ struct Requests<'a> {
 
 /// The keys to export.
 enum KeySource<'a> {
-    Pages { pages: Pages, ready: VecDeque<Key> },
+    Pages { pages: Pages, ready: VecDeque<Key>, limit_hint: &'a Cell<Option<Hint>> },
     Lines { lines: Lines, null: bool, bytes_read: &'a Cell<u64> },
 }
 
@@ -237,9 +239,12 @@ impl KeySource<'_> {
                 return Ok(Some(next));
             }
             match self {
-                Self::Pages { pages, ready } => match pages.next().await? {
+                Self::Pages { pages, ready, limit_hint } => match pages.next().await? {
                     Some(keys) => ready.extend(keys),
-                    None => return Ok(None),
+                    None => {
+                        limit_hint.set(pages.limit_hint());
+                        return Ok(None);
+                    }
                 },
                 Self::Lines { lines, null, bytes_read } => {
                     let Some(line) = lines.next().await else { return Ok(None) };

@@ -128,9 +128,8 @@ pub async fn run(mut args: KeysArgs, session: &Session, emit: Emit<'_>) -> Resul
     if args.count {
         emit(&Counted { count: listed })?;
     }
-    if let Some(hint) = hint.filter(|_| is_empty) {
-        emit(&Hint(hint))?;
-    }
+    let literal = hint.filter(|_| is_empty).map(Hint);
+    literal.into_iter().chain(pages.limit_hint()).try_for_each(|hint| emit(&hint))?;
     Ok(Exit::Yes)
 }
 

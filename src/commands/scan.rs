@@ -7,18 +7,22 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::error::CommandError;
-use crate::client::{Client, Error, Outcome};
+use super::output::Hint;
+use crate::client::{Client, Error, Outcome, Page};
 use crate::protocol::{ErrorReply, Key};
 
 /// Pages of keys.
 #[derive(Debug)]
-pub struct Pages(mpsc::Receiver<Result<Vec<Key>, Error>>);
+pub struct Pages {
+    received: mpsc::Receiver<Result<Page, Error>>,
+    is_limited: bool,
+}
 
 impl Pages {
     /// Starts to request pages.
     #[must_use]
     pub fn request(client: &Client, pattern: Bytes) -> Self {
-        let (sender, pages) = mpsc::channel(1);
+        let (sender, received) = mpsc::channel(1);
         let client = client.clone();
         tokio::spawn(async move {
             let mut token = None;
@@ -31,13 +35,13 @@ impl Pages {
                     _ => page,
                 };
                 let is_last = page.is_err() || next.is_none();
-                if sender.send(page.map(|page| page.keys)).await.is_err() || is_last {
+                if sender.send(page).await.is_err() || is_last {
                     return;
                 }
                 token = next;
             }
         });
-        Self(pages)
+        Self { received, is_limited: false }
     }
 
     /// Returns the next page; None at the end. Cancel-safe.
@@ -45,7 +49,17 @@ impl Pages {
     /// # Errors
     /// The request failed. A broker without SCAN gets a message of its own.
     pub async fn next(&mut self) -> Result<Option<Vec<Key>>, CommandError> {
-        self.0.recv().await.transpose().map_err(scan_error)
+        let page = self.received.recv().await.transpose().map_err(scan_error)?;
+        Ok(page.map(|page| {
+            self.is_limited |= page.is_limited;
+            page.keys
+        }))
+    }
+
+    /// Returns the hint that keys were left out of the pages, if the store has reported it.
+    pub fn limit_hint(&self) -> Option<Hint> {
+        let text = "keys that the rules of the server do not let this client read are left out";
+        self.is_limited.then(|| Hint(text.to_owned()))
     }
 }
 

@@ -76,8 +76,14 @@ fn rules_limit_which_keys_a_client_reads_and_writes() {
     assert_eq!(run(&place, &server, &format!("set hidden h {chief}")), "--- exit 0\n");
     assert_eq!(run(&place, &server, "set press/b 2 -i press"), "--- exit 0\n");
     assert_eq!(run(&place, &server, "get shared -i press"), "--- stdout\ns(no line feed)\n--- exit 0\n");
+    let left_out = "hint: keys that the rules of the server do not let this client read are left out\n";
     let keys = run(&place, &server, "keys -i press");
-    assert_eq!(keys, "--- stdout\nshared\npress/a\npress/b\n--- exit 0\n");
+    assert_eq!(keys, format!("--- stdout\nshared\npress/a\npress/b\n--- stderr\n{left_out}--- exit 0\n"));
+    let keys = run(&place, &server, "keys press/* -i press");
+    assert_eq!(keys, "--- stdout\npress/a\npress/b\n--- exit 0\n", "the rules let it read all of these");
+    assert!(!run(&place, &server, "keys -u chief --password-file password").contains("left out"));
+    let exported = run(&place, &server, "export -i press");
+    assert!(exported.contains("exported 3 keys\n") && exported.contains(left_out), "{exported}");
     let refused = |id: &str, verb: &str, key: &str| {
         let (outcome, method) = match verb {
             "read" => ("", "Read"),

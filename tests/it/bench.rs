@@ -261,7 +261,7 @@ fn a_store_that_refuses_the_keys_is_not_measured() {
 #[test]
 fn a_store_that_stops_answering_ends_the_bench_with_124() {
     let fake = Store::start(|number, request| ok(request).filter(|_| number <= PREPARED + 3));
-    let line = format!("set -c 1000 {ALONE} --timeout 100ms -b {}", fake.url());
+    let line = format!("set -c 1000 {ALONE} --timeout 2s -b {}", fake.url());
     let exit = run(&Place::new(), &line);
     assert_eq!(exit.code, Some(124), "{exit:?}");
     assert!(exit.output.contains("; ended early: no answer\noperations  3, "), "{exit:?}");
@@ -299,14 +299,14 @@ fn a_missing_notification_is_a_timeout() {
         Request::Get { .. } => Some("$-1\r\n"),
         request => ok(request),
     });
-    let line = "watch -c 3 --clients 1 --warmup 0 --timeout 100ms -b";
+    let line = "watch -c 3 --clients 1 --warmup 0 --timeout 1s -b";
     let (record, _, code) = record(&Place::new(), &format!("{line} {}", fake.url()));
     assert_eq!(
         (code, &record["answered"], &record["end"]),
         (Some(124), &0.into(), &"unanswered".into()),
         "{record}"
     );
-    assert_eq!(record["failures"][0]["message"], "no notification of a SET within 100ms", "{record}");
+    assert_eq!(record["failures"][0]["message"], "no notification of a SET within 1s", "{record}");
 }
 
 #[test]

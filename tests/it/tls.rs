@@ -374,8 +374,8 @@ fn an_unanswered_handshake_exits_with_124() {
     // The kernel establishes connections in the listener's queue; no process answers them.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let shown = run_at_port(&place, port, &format!("{GET} --connect-timeout 100ms"));
-    let message = "TLS handshake with localhost:PORT timed out after 100ms";
+    let shown = run_at_port(&place, port, &format!("{GET} --connect-timeout 1s"));
+    let message = "TLS handshake with localhost:PORT timed out after 1s";
     let hint = "the server is stopped or overloaded, or the port is wrong; without TLS: -b mqtt://HOST:PORT or --notls";
     assert_eq!(shown, error(message, hint).replace("exit 69", "exit 124"));
 }

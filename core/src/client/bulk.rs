@@ -135,6 +135,7 @@ mod tests {
             has_status: true,
             denial: None,
             details: None,
+            is_limited: false,
         })
     }
 

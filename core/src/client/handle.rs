@@ -173,14 +173,17 @@ impl Client {
             return Err(Error::EmptyPattern);
         }
         let request = Request::Scan { pattern, token };
-        match self.request(&request, RequestProperties::default()).await? {
+        let properties = RequestProperties { details: true, ..RequestProperties::default() };
+        let response = self.send(RawRequest::new(&request, properties)).await?;
+        let is_limited = response.is_limited;
+        match decode_response(request.verb(), response)? {
             (Reply::Keys { keys, token }, _) => {
                 let malformed = |error: KeyError| Error::MalformedReply {
                     cause: error.to_string(),
                     outcome: Outcome::Unchanged,
                 };
                 let keys = keys.into_iter().map(Key::new).collect::<Result<_, _>>().map_err(malformed)?;
-                Ok(Page { keys, token })
+                Ok(Page { keys, token, is_limited })
             }
             (other, _) => Err(unexpected_reply(request.verb(), &other)),
         }

@@ -100,6 +100,8 @@ pub struct Response {
     pub denial: Option<Box<Denial>>,
     /// None if the request has not asked for them, the key does not exist, or the store does not have this extension.
     pub details: Option<Box<Details>>,
+    /// Whether a SCAN leaves out keys that this client may not read; a store of mqkv reports it.
+    pub is_limited: bool,
 }
 
 /// Decodes the response to a request; `verb` is its first word.

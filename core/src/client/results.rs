@@ -55,6 +55,8 @@ pub struct Page {
     pub keys: Vec<Key>,
     /// The token of the next page. None: this is the last page.
     pub token: Option<Bytes>,
+    /// As in [`Response::is_limited`].
+    pub is_limited: bool,
 }
 
 /// Options of a SET.

@@ -51,6 +51,16 @@ impl KeySet {
         self.names.contains(key) || (!self.patterns.is_empty() && self.matches_pattern(key))
     }
 
+    /// Whether the set has each key that matches a pattern: a pattern of the set is the same one, or a prefix of it and a star.
+    /// Other sets that have all are not recognized.
+    pub(super) fn contains_all_of(&self, wanted: &Pattern) -> bool {
+        let prefix = wanted.literal_prefix();
+        self.prefix_lens.iter().any(|len| {
+            let patterns = prefix.get(..*len).and_then(|prefix| self.patterns.get(prefix));
+            patterns.is_some_and(|patterns| patterns.iter().any(|own| own.is_prefix() || own == wanted))
+        })
+    }
+
     fn matches_pattern(&self, key: &[u8]) -> bool {
         let Ok(key) = std::str::from_utf8(key) else { return false };
         self.prefix_lens.iter().any(|len| {
@@ -95,6 +105,14 @@ mod tests {
             assert!(!keys.contains(key.as_bytes()), "{key}");
         }
         assert!(!keys.contains(b"line1/\xFF"), "a key that is not UTF-8 matches no pattern");
+    }
+
+    #[test]
+    fn a_set_has_all_keys_of_a_pattern_that_begins_with_a_prefix_of_it() {
+        let keys = keys(&["line1/*", "line2/?", "x*y"]);
+        let has_all = |pattern| keys.contains_all_of(&Pattern::parse(pattern).unwrap());
+        assert!(["line1/*", "line1/a*", "line1/a/b", "line2/?", "x*y"].into_iter().all(has_all));
+        assert!(!["*", "line*", "line2/*", "x*", "other"].into_iter().any(has_all));
     }
 
     proptest! {

@@ -97,6 +97,12 @@ impl Pattern {
         }
     }
 
+    /// Whether it matches all texts with its literal prefix: nothing but a star follows that.
+    pub(super) fn is_prefix(&self) -> bool {
+        let is_empty = |segment: &Segment| matches!(segment, Segment::Literal(text) if text.is_empty());
+        matches!(self.head, Segment::Literal(_)) && matches!(&self.stars[..], [(_, last)] if is_empty(last))
+    }
+
     /// Whether the pattern matches the whole text.
     pub(super) fn matches(&self, text: &str) -> bool {
         let mut steps = usize::MAX;

@@ -56,6 +56,10 @@ impl KeyWalk {
         Self { pattern, next: Some(from), slots: 0, slots_max, steps: 0, is_too_expensive: false }
     }
 
+    pub(super) fn pattern(&self) -> Option<&Pattern> {
+        self.pattern.as_ref()
+    }
+
     /// Looks at some more entries, from the first that has not been looked at, and calls `visit` for those that match.
     pub(super) fn advance(
         &mut self,

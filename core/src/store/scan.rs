@@ -35,6 +35,7 @@ pub struct Scan {
     checked: usize,
     /// Total length of the keys.
     bytes: usize,
+    is_limited: bool,
 }
 
 impl Scan {
@@ -52,7 +53,7 @@ impl Scan {
             return Err(ErrorReply::SyntaxError);
         };
         let walk = KeyWalk::of(Some(pattern), first, SLOTS_PER_PAGE_MAX);
-        Ok(Self { walk, keys: Vec::new(), checked: 0, bytes: 0 })
+        Ok(Self { walk, keys: Vec::new(), checked: 0, bytes: 0, is_limited: false })
     }
 
     /// Looks at some more entries, from the first that has not been looked at.
@@ -73,6 +74,7 @@ impl Scan {
     /// Removes the keys outside of `readable`; `None` stands for a server without rules.
     pub fn retain_readable(&mut self, readable: Option<&KeySet>) {
         if let Some(readable) = readable {
+            self.is_limited = self.walk.pattern().is_some_and(|pattern| !readable.contains_all_of(pattern));
             for key in self.keys.split_off(self.checked.min(self.keys.len())) {
                 if readable.contains(&key) {
                     self.keys.push(key);
@@ -82,6 +84,13 @@ impl Scan {
             }
         }
         self.checked = self.keys.len();
+    }
+
+    /// Whether the pattern matches more than the client may read. It depends on the rules alone: whether there are such keys, the
+    /// client must not learn.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        self.is_limited
     }
 
     /// Whether [`Store::scan`](super::Store::scan) has nothing to add.

@@ -217,7 +217,7 @@ async fn each_ping_keeps_a_client_alive_however_many_packets_precede_it() {
     // With one of them, the turn of the connection ends: it is for 64 packets.
     for pings in 0..64 {
         // The broker assigns the client id.
-        let options = ConnectOptions { keep_alive: 1, ..ConnectOptions::new("") };
+        let options = ConnectOptions { keep_alive: 2, ..ConnectOptions::new("") };
         let (mut client, _) = Client::connect_with(&server, options).await;
         for _ in 0..pings {
             ping(&mut client).await;
@@ -225,7 +225,7 @@ async fn each_ping_keeps_a_client_alive_however_many_packets_precede_it() {
         clients.push(client);
     }
     for _ in 0..2 {
-        tokio::time::sleep(Duration::from_millis(900)).await;
+        tokio::time::sleep(Duration::from_millis(1_600)).await;
         for client in &mut clients {
             ping(client).await;
         }

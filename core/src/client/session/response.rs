@@ -31,6 +31,7 @@ impl<T> Session<T> {
             timestamp,
             time_to_live,
             key_fence,
+            limited,
             payload,
             ..
         } = *received;
@@ -41,7 +42,7 @@ impl<T> Session<T> {
         };
         self.handle_response(
             correlation,
-            UserProperties { status, protocol_version, timestamp, time_to_live, key_fence },
+            UserProperties { status, protocol_version, timestamp, time_to_live, key_fence, limited },
             &payload,
             now,
         );
@@ -67,7 +68,7 @@ impl<T> Session<T> {
         };
         let accepts_any = pending.request.properties.as_ref().is_some_and(|own| own.timestamp.is_some());
         match properties(user_properties, now.wall_ms, accepts_any) {
-            Ok(ParsedProperties { version, has_status, details }) => {
+            Ok(ParsedProperties { version, has_status, details, is_limited }) => {
                 if let Some(version) =
                     version.as_ref().filter(|version| !version.is_too_far_ahead(now.wall_ms))
                 {
@@ -75,7 +76,9 @@ impl<T> Session<T> {
                 }
                 let denial = self.denial(id, payload);
                 let payload = payload.clone();
-                self.answer(id, |_, _| Ok(Response { payload, version, has_status, denial, details }));
+                self.answer(id, |_, _| {
+                    Ok(Response { payload, version, has_status, denial, details, is_limited })
+                });
             }
             Err(error) => self.fail(id, |_, outcome| error.into_error(outcome)),
         }
@@ -100,6 +103,7 @@ struct ParsedProperties {
     version: Option<Timestamp>,
     has_status: bool,
     details: Option<Box<Details>>,
+    is_limited: bool,
 }
 
 /// The user properties of a response.
@@ -110,6 +114,7 @@ struct UserProperties<'a> {
     timestamp: Option<&'a str>,
     time_to_live: Option<&'a str>,
     key_fence: Option<&'a str>,
+    limited: Option<&'a str>,
 }
 
 impl<'a> UserProperties<'a> {
@@ -120,6 +125,7 @@ impl<'a> UserProperties<'a> {
             timestamp: message.user_property(message::TIMESTAMP),
             time_to_live: message.user_property(message::TIME_TO_LIVE),
             key_fence: message.user_property(message::KEY_FENCE),
+            limited: message.user_property(message::LIMITED),
         }
     }
 }
@@ -127,7 +133,9 @@ impl<'a> UserProperties<'a> {
 /// Returns what the user properties of a response state. A version that is too far ahead is an error (protocol §2), unless
 /// `accepts_any` is set.
 fn properties(
-    UserProperties { status, protocol_version, timestamp, time_to_live, key_fence }: UserProperties<'_>,
+    UserProperties { status, protocol_version, timestamp, time_to_live, key_fence, limited }: UserProperties<
+        '_,
+    >,
     wall_ms: u64,
     accepts_any: bool,
 ) -> Result<ParsedProperties, InvalidResponse> {
@@ -142,13 +150,13 @@ fn properties(
         }
         _ => {}
     }
-    let has_status = status.is_some();
+    let (has_status, is_limited) = (status.is_some(), limited == Some("true"));
     let details = match Details::parse(time_to_live, key_fence) {
         Ok(details) => details.map(Box::new),
         Err(name) => return malformed(format!("malformed {name}")),
     };
     let Some(text) = timestamp else {
-        return Ok(ParsedProperties { version: None, has_status, details });
+        return Ok(ParsedProperties { version: None, has_status, details, is_limited });
     };
     let version: Timestamp = match text.parse() {
         Ok(version) => version,
@@ -157,7 +165,7 @@ fn properties(
     if version.is_too_far_ahead(wall_ms) && !accepts_any {
         return Err(InvalidResponse::Ahead(version.ms.saturating_sub(wall_ms)));
     }
-    Ok(ParsedProperties { version: Some(version), has_status, details })
+    Ok(ParsedProperties { version: Some(version), has_status, details, is_limited })
 }
 
 impl InvalidResponse {

@@ -131,6 +131,7 @@ impl Bench {
             timestamp: text(TIMESTAMP),
             time_to_live: text(TIME_TO_LIVE),
             key_fence: text(KEY_FENCE),
+            limited: None,
             packet_bytes: 0,
         };
         let now = self.now();

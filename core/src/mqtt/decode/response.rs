@@ -22,6 +22,7 @@ pub struct BorrowedResponse<'a> {
     pub timestamp: Option<&'a str>,
     pub time_to_live: Option<&'a str>,
     pub key_fence: Option<&'a str>,
+    pub limited: Option<&'a str>,
     /// The length of the packet in bytes.
     pub packet_bytes: usize,
 }
@@ -45,7 +46,7 @@ pub fn response_of_server<'a>(input: &'a [u8], topic: &str, bytes_max: u32) -> O
     let mut properties = Reader::new(body.bytes(length).ok()?);
     let (mut correlation, mut content_type) = (None, None);
     let (mut status, mut protocol_version, mut timestamp) = (None, None, None);
-    let (mut time_to_live, mut key_fence) = (None, None);
+    let (mut time_to_live, mut key_fence, mut limited) = (None, None, None);
     let mut user_properties = 0..USER_PROPERTIES_MAX;
     while !properties.is_empty() {
         match properties.u8().ok()? {
@@ -60,6 +61,7 @@ pub fn response_of_server<'a>(input: &'a [u8], topic: &str, bytes_max: u32) -> O
                     message::TIMESTAMP => drop(timestamp.get_or_insert(value)),
                     message::TIME_TO_LIVE => drop(time_to_live.get_or_insert(value)),
                     message::KEY_FENCE => drop(key_fence.get_or_insert(value)),
+                    message::LIMITED => drop(limited.get_or_insert(value)),
                     _ => {}
                 }
             }
@@ -75,6 +77,7 @@ pub fn response_of_server<'a>(input: &'a [u8], topic: &str, bytes_max: u32) -> O
         timestamp,
         time_to_live,
         key_fence,
+        limited,
         packet_bytes: header.packet_bytes,
     })
 }
@@ -133,7 +136,7 @@ mod tests {
             correlation in option::of(vec(any::<u8>(), 0..20)),
             content_type in option::of(select(vec!["", "ä", message::CONTENT_TYPE])),
             user_properties in vec((
-                select(vec!["__ts", "__stat", "__protVer", "mqkv-ttl", "mqkv-fence", "other", "ü"]),
+                select(vec!["__ts", "__stat", "__protVer", "mqkv-ttl", "mqkv-fence", "mqkv-limited", "other", "ü"]),
                 select(vec!["", "1", "200", "ä"]),
             ), 0..5),
             expiry_s in option::weighted(0.1, any::<u32>()),
@@ -173,6 +176,7 @@ mod tests {
                 prop_assert_eq!(message.user_property(message::TIMESTAMP), response.timestamp);
                 prop_assert_eq!(message.user_property(message::TIME_TO_LIVE), response.time_to_live);
                 prop_assert_eq!(message.user_property(message::KEY_FENCE), response.key_fence);
+                prop_assert_eq!(message.user_property(message::LIMITED), response.limited);
                 prop_assert_eq!(input.len() - packet.len(), response.packet_bytes);
             }
         }

@@ -285,7 +285,9 @@ impl Service {
         };
         let verb = verb(&request);
         reply_to.verb = verb;
-        if matches!(verb, Verb::Get | Verb::KeyNotify) && message.user_property(DETAILS) == Some("true") {
+        if matches!(verb, Verb::Get | Verb::KeyNotify | Verb::Scan)
+            && message.user_property(DETAILS) == Some("true")
+        {
             reply_to.details = Some(UserProperties::default());
         }
         if let Request::Scan { pattern, token } = &request {

@@ -8,7 +8,7 @@ use super::scan_token::ScanToken;
 use super::shared::Shared;
 use super::state::State;
 use crate::broker::{Broker, Continuation, Peer, Verdict};
-use crate::protocol::{ErrorReply, Reply};
+use crate::protocol::{ErrorReply, Reply, message};
 use crate::server::authorization::ClientPermissions;
 use crate::server::delivery::{BrokerPublisher, Publisher, ReplyTo, Response};
 use crate::server::metrics::Metrics;
@@ -65,7 +65,7 @@ impl RunningScan {
 
     /// Looks at some keys. Sends the reply and returns true once the page is complete.
     pub(in crate::server) fn advance(&mut self, publisher: &dyn Publisher) -> bool {
-        let Some((mut scan, reply_to)) = self.page.take() else { return true };
+        let Some((mut scan, mut reply_to)) = self.page.take() else { return true };
         let now = self.shared.now();
         let mut state = match self.shared.lock_for_step() {
             None if self.skipped < SKIPPED_MAX => {
@@ -84,6 +84,9 @@ impl RunningScan {
         if !scan.is_complete() {
             self.page = Some((scan, reply_to));
             return false;
+        }
+        if let Some(details) = reply_to.details.as_mut().filter(|_| scan.is_limited()) {
+            details.push(message::LIMITED, "true");
         }
         let reply = self.with_token(scan.into_reply());
         let mut state = self.shared.lock();
