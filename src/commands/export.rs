@@ -40,7 +40,7 @@ One JSON object, each on one line, whatever the --output:
 
 A key or value that is not UTF-8 is encoded in base64 (key_encoding, encoding). From `mqkv serve` and `mqkv store`, a line also has the \
 time at which the key expires (expires) and its fencing token (fence), if there are any. Other brokers do not report them, so that a lock \
-cannot be told from another key: `mqkv import` makes it one that never expires.
+looks like any other key: `mqkv import` makes it one that never expires.
 
 Completeness:
 The keys are those that the store lists. `mqkv serve` lists all keys that its rules let this client read. Other brokers may leave \

@@ -113,7 +113,7 @@ enum UserChange {
     /// Has another password now.
     Changed,
     Removed,
-    /// There is a user whom `add` would have replaced.
+    /// `add` would have replaced a user.
     #[serde(rename = "unchanged")]
     Exists,
     /// There is no such user.

@@ -294,7 +294,7 @@ async fn wait_for_lock(
     const NOTE_AFTER: Duration = Duration::from_secs(5);
     let key = &request.key;
     let mut last_unrenewed: Option<Duration> = None;
-    // A job of CI has no one who sees that it waits for ever, because the value is no lock.
+    // In CI, a job would wait for ever unnoticed if the value is no lock.
     let is_noted = request.timing.lease.wait.is_none() && !stdout::is_stderr_terminal();
     let (mut held_by, mut note_at) = (Value::new(), None);
     loop {
