@@ -2,7 +2,7 @@
 //! compare-and-puts in the same run; and how long nothing answers after the owner is killed.
 //!
 //! `cargo bench --features cluster --bench cluster [-- SECTION...]` needs Debian's `etcd-server` and `mosquitto`. `MQKV_TEST_ETCD` names
-//! another etcd, such as that of `.ci/etcd`; `MQKV_KILLS` sets the number of kills.
+//! another etcd, such as that of `.ci/unstable etcd-server`; `MQKV_KILLS` sets the number of kills.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::arithmetic_side_effects, clippy::panic)]
 #![allow(clippy::indexing_slicing, clippy::disallowed_methods)]
 

@@ -1,16 +1,15 @@
 //! The only file that reads the clocks: all other code has the time as an argument.
 #![expect(clippy::disallowed_methods, reason = "this file is the owner of the clocks")]
 
-#[cfg(target_os = "linux")]
 use std::sync::OnceLock;
-#[cfg(target_os = "linux")]
-use std::time::Duration;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-#[cfg(target_os = "linux")]
-use nix::time::{ClockId, clock_gettime};
+
+use crate::platform;
+
+pub use crate::platform::is_clock_synchronized as is_synchronized;
 
 /// Both clocks at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -42,27 +41,6 @@ pub fn monotonic() -> Instant {
     Instant::now()
 }
 
-/// Returns whether a time server disciplines the wall clock; None if the system does not report it.
-#[cfg(target_os = "linux")]
-#[must_use]
-#[expect(unsafe_code, reason = "no safe function reads the state of the kernel's clock")]
-pub fn is_synchronized() -> Option<bool> {
-    let mut state = std::mem::MaybeUninit::<nix::libc::timex>::zeroed();
-    // SAFETY: the pointer is valid, all-zero is a valid `timex`, and `modes` 0 changes nothing.
-    let result = unsafe { nix::libc::adjtimex(state.as_mut_ptr()) };
-    match result {
-        -1 => None,
-        result => Some(result != nix::libc::TIME_ERROR),
-    }
-}
-
-/// Returns None: this system has no common way to report it.
-#[cfg(not(target_os = "linux"))]
-#[must_use]
-pub fn is_synchronized() -> Option<bool> {
-    None
-}
-
 /// Returns the offset of the machine's time zone from UTC in seconds, at this time.
 #[must_use]
 pub fn utc_offset_s(at_ms: u64) -> i32 {
@@ -81,11 +59,10 @@ pub fn utc_text(at_ms: u64) -> String {
 /// do.
 ///
 /// Timers do not advance during sleep, so that no timer can be set to this time.
-#[cfg(target_os = "linux")]
 #[must_use]
 pub fn boottime() -> Instant {
     static ORIGIN: OnceLock<(Instant, Duration)> = OnceLock::new();
-    let Ok(since_boot) = clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from) else {
+    let Some(since_boot) = platform::since_boot() else {
         return monotonic();
     };
     let (origin, before) = *ORIGIN.get_or_init(|| (monotonic(), since_boot));
@@ -94,30 +71,9 @@ pub fn boottime() -> Instant {
 
 /// Returns a number that identifies the start of the machine, and the milliseconds since then, sleep included; `None` if
 /// the system does not report them.
-#[cfg(target_os = "linux")]
 #[must_use]
 pub fn since_boot() -> Option<(u64, u64)> {
     static BOOT: OnceLock<Option<u64>> = OnceLock::new();
-    let read = || {
-        let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-        let digits: String = text.chars().filter(char::is_ascii_hexdigit).take(16).collect();
-        u64::from_str_radix(&digits, 16).ok().filter(|boot| *boot != 0)
-    };
-    let boot = (*BOOT.get_or_init(read))?;
-    let since_boot = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME).ok()?);
-    Some((boot, u64::try_from(since_boot.as_millis()).ok()?))
-}
-
-/// Returns `None`: this system has no common way to report them.
-#[cfg(not(target_os = "linux"))]
-#[must_use]
-pub fn since_boot() -> Option<(u64, u64)> {
-    None
-}
-
-/// Returns the monotonic time: this system has no other.
-#[cfg(not(target_os = "linux"))]
-#[must_use]
-pub fn boottime() -> Instant {
-    monotonic()
+    let boot = (*BOOT.get_or_init(platform::boot_id))?;
+    Some((boot, u64::try_from(platform::since_boot()?.as_millis()).ok()?))
 }

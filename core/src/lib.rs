@@ -7,6 +7,7 @@ pub mod exchange;
 pub mod files;
 pub mod ledger;
 pub mod mqtt;
+pub mod platform;
 pub mod protocol;
 pub mod random;
 pub mod store;

@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use mqkv::protocol::{Condition, ConnectionId, ErrorReply, Key, Reply, Request, Timestamp};
-use mqkv::store::{Change, Limits, Now, Store, StoreRequest, StoreResponse, Version};
+use mqkv::store::{Change, Limits, Now, Store, StoreRequest, StoreResponse, Version, WatchOptions};
 
 const START_MS: u64 = 1_700_000_000_000;
 
@@ -156,6 +156,7 @@ fn plain(connection: u64, request: Request) -> StoreRequest {
         fence: None,
         encoded: None,
         refusal: None,
+        watch: WatchOptions::default(),
         persist: false,
     }
 }
@@ -181,6 +182,7 @@ impl Step {
             fence: self.fence.map(|ms| Ok(Timestamp::of_store(ms, 0))),
             encoded: None,
             refusal: None,
+            watch: WatchOptions::default(),
             persist: self.persist,
             ..plain(self.connection, request)
         }

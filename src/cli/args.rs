@@ -79,8 +79,8 @@ The prompt takes the verbs of the command line, in any case; \\? lists the comma
 and `lock` run in the background. `get k | jq .` and `get k > file` redirect the output. Ctrl-C cancels the running \
 command, Ctrl-D exits.
 
-The history is in $XDG_STATE_HOME/mqkv/history (~/.local/state/mqkv/history), readable by its owner only. It contains \
-neither the values of set and vdel nor lines that begin with a blank.
+The history is in $XDG_STATE_HOME/mqkv/history (~/.local/state/mqkv/history; Windows: %LOCALAPPDATA%), readable by its \
+owner only. It contains neither the values of set and vdel nor lines that begin with a blank.
 
 If standard input is not a terminal, its lines are run as by `mqkv batch -`.";
 

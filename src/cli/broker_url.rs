@@ -1,5 +1,6 @@
 //! Broker URLs: parsing, and the default ports (pure).
 
+use super::kube::url::KubeUrl;
 use crate::commands::CommandError;
 use crate::commands::url_secret::without_secret;
 use crate::net::websocket;
@@ -22,13 +23,20 @@ pub struct BrokerUrl {
     pub tls: bool,
     /// Path of the WebSocket; `None` without one.
     pub web_socket: Option<String>,
+    /// The service in a cluster that kubectl leads to; `None` on the network.
+    pub kube: Option<KubeUrl>,
 }
 
-/// Parses `mqtt://[USER@]HOST[:PORT]`, `tcp://` or without a scheme; `mqtts://` or `ssl://`; or `ws://[USER@]HOST[:PORT][/PATH]`, or `wss://`.
+/// Parses `mqtt://[USER@]HOST[:PORT]`, `tcp://` or without a scheme; `mqtts://` or `ssl://`; `ws://[USER@]HOST[:PORT][/PATH]`, or
+/// `wss://`; or `kube:`, as in [`KubeUrl`].
 ///
 /// # Errors
 /// A usage error, which never contains a password.
 pub fn parse(url: &str) -> Result<BrokerUrl, CommandError> {
+    if let Some(kube) = KubeUrl::parse(url)? {
+        let (host, port) = (kube.service.clone(), kube.port);
+        return Ok(BrokerUrl { user: None, host, port, tls: true, web_socket: None, kube: Some(kube) });
+    }
     // The text before an `@` or behind a `?` can be a secret, so it is not taken as a host.
     let (scheme, rest) = match url.split_once("://") {
         Some(parts) => parts,
@@ -78,7 +86,8 @@ pub fn parse(url: &str) -> Result<BrokerUrl, CommandError> {
         CommandError::usage(format!("invalid host or port in {}", without_secret(url)))
             .hint(format!("-b {scheme}://HOST[:PORT]"))
     })?;
-    Ok(BrokerUrl { user: user.map(str::to_owned), host: host.to_owned(), port, tls, web_socket })
+    let (user, host) = (user.map(str::to_owned), host.to_owned());
+    Ok(BrokerUrl { user, host, port, tls, web_socket, kube: None })
 }
 
 fn split_port(place: &str, default: u16) -> Option<(&str, u16)> {
@@ -138,7 +147,7 @@ mod tests {
     #[test]
     fn a_websocket_url_has_a_path() {
         let parsed = |url| {
-            let BrokerUrl { user, host, port, tls, web_socket } = parse(url).unwrap();
+            let BrokerUrl { user, host, port, tls, web_socket, .. } = parse(url).unwrap();
             (user, host, port, tls, web_socket.unwrap())
         };
         let of = |host: &str, port, tls, path: &str| (None, host.to_owned(), port, tls, path.to_owned());

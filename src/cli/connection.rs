@@ -9,6 +9,8 @@ use super::config::setting::{
     CONNECT_TIMEOUT, KEEP_ALIVE, Setting, Settings, Sourced, TIMEOUT, is_on, rank, value,
 };
 use super::config::value::{EmbeddedStore, Url};
+use super::kube::Kube;
+use super::kube::url::KubeUrl;
 use crate::client::{self, Authentication, PasswordSource, Target};
 use crate::commands::CommandError;
 use crate::net::{ClientTls, IdentityFiles, TlsOptions};
@@ -20,6 +22,8 @@ pub struct Connection {
     pub login: Login,
     /// Time limit of each step of connecting.
     pub connect_timeout: Duration,
+    /// Time limit of each call of kubectl.
+    pub kubectl_timeout: Duration,
     pub client_id: String,
     /// Number of further attempts to connect.
     pub connect_retries: u32,
@@ -53,6 +57,8 @@ pub enum Endpoint {
         tls: Option<TlsOptions>,
         /// Path of the WebSocket; `None` without one.
         web_socket: Option<String>,
+        /// How kubectl leads to the broker; `None` if this machine reaches it.
+        kube: Option<Box<Kube>>,
     },
     /// Inside this process.
     Embedded {
@@ -78,7 +84,8 @@ impl Connection {
                 Some(client_id) => valid_client_id(client_id)?,
                 None => (process.client_id)(),
             },
-            connect_timeout: connect_timeout(settings),
+            connect_timeout: connect_timeout(settings, CONNECT_TIMEOUT),
+            kubectl_timeout: connect_timeout(settings, KUBECTL_TIMEOUT),
             connect_retries: value(&settings.retries).copied().unwrap_or(0),
             request_timeout: value(&settings.timeout).copied().unwrap_or(TIMEOUT),
             keep_alive: value(&settings.keep_alive).copied().unwrap_or(KEEP_ALIVE),
@@ -106,6 +113,13 @@ impl Connection {
         }
     }
 
+    /// Returns whether a signal must not end the process at once: it asks for a password, or kubectl runs for it.
+    #[must_use]
+    pub fn has_to_end(&self) -> bool {
+        let is_kube = matches!(self.endpoint, Endpoint::Network { kube: Some(_), .. });
+        is_kube || matches!(self.login, Login::Ask { .. })
+    }
+
     /// Returns the files that contain secrets.
     pub fn secret_files(&self) -> impl Iterator<Item = &PathBuf> {
         let identity = match &self.endpoint {
@@ -130,9 +144,12 @@ impl Endpoint {
     /// Returns the URL of the broker; `None` if it is inside this process.
     #[must_use]
     pub fn url(&self) -> Option<String> {
-        let (Self::Network { tls, web_socket, .. }, Some(address)) = (self, self.address()) else {
+        let (Self::Network { tls, web_socket, kube, .. }, Some(address)) = (self, self.address()) else {
             return None;
         };
+        if let Some(kube) = kube {
+            return Some(kube.url.to_string());
+        }
         let scheme = match (web_socket, tls) {
             (None, None) => "mqtt",
             (None, Some(_)) => "mqtts",
@@ -154,20 +171,23 @@ impl Endpoint {
     }
 }
 
+/// Default time limit of each call of kubectl: its plug-ins for signing in are slow.
+const KUBECTL_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Returns `--timeout` if it bounds connecting, too: it is the shorter one, and no layer of the same rank or above it sets
 /// `--connect-timeout`.
 #[must_use]
-pub fn timeout_of_connecting(settings: &Settings) -> Option<Duration> {
+pub fn timeout_of_connecting(settings: &Settings, default: Duration) -> Option<Duration> {
     let timeout = settings.timeout.as_ref()?;
     let of_connecting = settings.connect_timeout.as_ref();
     let is_set = of_connecting.is_some_and(|wait| wait.origin.rank <= timeout.origin.rank);
-    let of_connecting = of_connecting.map_or(CONNECT_TIMEOUT, |wait| wait.value);
+    let of_connecting = of_connecting.map_or(default, |wait| wait.value);
     (!is_set && timeout.value < of_connecting).then_some(timeout.value)
 }
 
-fn connect_timeout(settings: &Settings) -> Duration {
+fn connect_timeout(settings: &Settings, default: Duration) -> Duration {
     let own = value(&settings.connect_timeout).copied();
-    timeout_of_connecting(settings).or(own).unwrap_or(CONNECT_TIMEOUT)
+    timeout_of_connecting(settings, default).or(own).unwrap_or(default)
 }
 
 pub fn endpoint(settings: &Settings) -> Result<Endpoint, CommandError> {
@@ -182,14 +202,15 @@ pub fn endpoint(settings: &Settings) -> Result<Endpoint, CommandError> {
         };
         return Ok(Endpoint::Embedded { data });
     }
-    let (host, default_port, has_tls, web_socket) = match (&settings.broker, &settings.hostname) {
+    let (host, default_port, has_tls, web_socket, kube) = match (&settings.broker, &settings.hostname) {
         (Some(Sourced { value: url, origin }), _) => {
             let has_tls = tls_of_url(settings, url, origin)?;
-            (url.broker.host.clone(), url.broker.port, has_tls, url.broker.web_socket.clone())
+            let broker = url.broker.clone();
+            (broker.host, broker.port, has_tls, broker.web_socket, broker.kube)
         }
         // As Microsoft's tool does: TLS by default, and port 8883 even without TLS.
-        (None, Some(host)) => (hostname(host)?, TLS_PORT, !is_on(&settings.notls), None),
-        (None, None) => ("localhost".to_owned(), PLAIN_PORT, false, None),
+        (None, Some(host)) => (hostname(host)?, TLS_PORT, !is_on(&settings.notls), None, None),
+        (None, None) => ("localhost".to_owned(), PLAIN_PORT, false, None, None),
     };
     let tls = if has_tls {
         Some(tls_options(settings)?)
@@ -198,7 +219,12 @@ pub fn endpoint(settings: &Settings) -> Result<Endpoint, CommandError> {
         None
     };
     let port = value(&settings.port).copied().unwrap_or(default_port);
-    Ok(Endpoint::Network { host, port, tls, web_socket })
+    let kube = kube.map(|url| Kube {
+        url: KubeUrl { port, ..url },
+        needs_ca: tls.as_ref().is_some_and(|tls| tls.cafile.is_none() && !tls.insecure),
+        needs_token: !settings.has_any(&[Setting::SatFile, Setting::Username, Setting::Certfile]),
+    });
+    Ok(Endpoint::Network { host, port, tls, web_socket, kube: kube.map(Box::new) })
 }
 
 /// Returns whether to use TLS: as the URL specifies, unless a higher layer sets --notls.
@@ -206,11 +232,13 @@ fn tls_of_url(settings: &Settings, url: &Url, origin: &Origin) -> Result<bool, C
     let Some(notls) = &settings.notls else {
         return Ok(url.broker.tls);
     };
-    if notls.origin.rank < origin.rank {
+    let is_kube = url.broker.kube.is_some();
+    if notls.origin.rank < origin.rank && !is_kube {
         return Ok(!notls.value);
     }
     if notls.value && url.broker.tls {
         let (scheme, hint) = match url.broker.web_socket {
+            None if is_kube => ("kube", "without TLS: kubectl port-forward, then -b mqtt://localhost:PORT"),
             None => ("mqtts", "-b mqtt://HOST[:PORT] for plain MQTT"),
             Some(_) => ("wss", "-b ws://HOST[:PORT] for plain WebSockets"),
         };
@@ -320,6 +348,7 @@ fn tls_options(settings: &Settings) -> Result<TlsOptions, CommandError> {
     Ok(TlsOptions {
         cafile: value(&settings.cafile).cloned(),
         identity,
+        given_ca: None,
         server_name: value(&settings.server_name).cloned(),
         insecure: is_on(&settings.insecure),
     })
@@ -411,12 +440,12 @@ mod tests {
 
     fn network(host: &str, port: u16) -> Endpoint {
         let host = host.to_owned();
-        Endpoint::Network { host, port, tls: None, web_socket: None }
+        Endpoint::Network { host, port, tls: None, web_socket: None, kube: None }
     }
 
     fn with_tls(host: &str, port: u16, options: TlsOptions) -> Endpoint {
         let host = host.to_owned();
-        Endpoint::Network { host, port, tls: Some(options), web_socket: None }
+        Endpoint::Network { host, port, tls: Some(options), web_socket: None, kube: None }
     }
 
     #[test]
@@ -451,6 +480,56 @@ mod tests {
         ] {
             assert!(settings(line).is_err(), "{line}");
         }
+    }
+
+    fn kube(line: &str, variables: &[(&str, &str)]) -> (Kube, Option<TlsOptions>, Login) {
+        let connection = connection_with(line, variables).unwrap();
+        let Endpoint::Network { tls, kube, .. } = connection.endpoint else { panic!("{line}") };
+        (*kube.unwrap(), tls, connection.login)
+    }
+
+    #[test]
+    fn options_replace_what_kubectl_would_get() {
+        let needs = |line: &str| {
+            let (kube, ..) = kube(line, &[]);
+            (kube.needs_ca, kube.needs_token)
+        };
+        assert_eq!(needs("mqkv get k -b kube:"), (true, true));
+        assert_eq!(needs("mqkv get k -b kube: --server-name n"), (true, true));
+        assert_eq!(needs("mqkv get k -b kube: -T ca"), (false, true));
+        assert_eq!(needs("mqkv get k -b kube: --insecure"), (false, true));
+        assert_eq!(needs("mqkv get k -b kube: --sat-file t"), (true, false));
+        assert_eq!(needs("mqkv get k -b kube: -u ann --password-file p"), (true, false));
+        assert_eq!(needs("mqkv get k -T ca -b kube: -C c -K k"), (false, false));
+        // A token of a pod belongs to the broker of the pod.
+        let pod = [("AIO_BROKER_HOSTNAME", "aio-broker"), ("AIO_TLS_CA_FILE", "c"), ("AIO_SAT_FILE", "t")];
+        let (of_pod, tls, _) = kube("mqkv get k -b kube:", &pod);
+        assert_eq!((of_pod.needs_ca, of_pod.needs_token, tls.unwrap().cafile), (true, true, None));
+    }
+
+    #[test]
+    fn a_broker_in_a_cluster_has_tls_and_the_name_of_its_service() {
+        let connection = connection_with("mqkv get k -b kube://plant", &[]).unwrap();
+        assert_eq!(connection.endpoint.address().as_deref(), Some("aio-broker:18883"));
+        assert_eq!(connection.endpoint.url().as_deref(), Some("kube://plant"));
+        let (kube, tls, login) = kube("mqkv get k -p 1884", &[("MQKV_BROKER", "kube://p?serviceaccount=me")]);
+        let url = kube.url.to_string();
+        assert_eq!(url, "kube://p/azure-iot-operations/aio-broker:1884?serviceaccount=me");
+        assert!(tls.is_some() && login == Login::Known(Authentication::None));
+        for line in ["mqkv get k -b kube: --notls", "mqkv get k -b kube: -p 1", "mqkv get k -b kube: -C c"] {
+            assert!(settings(line).is_err(), "{line}");
+        }
+        let error = connection_with("mqkv get k --notls", &[("MQKV_BROKER", "kube:")]).unwrap_err();
+        assert!(error.message.contains("kube:// contradicts --notls"), "{error:?}");
+    }
+
+    #[test]
+    fn kubectl_has_half_a_minute_unless_an_option_bounds_connecting() {
+        let within = |line: &str| connection_with(line, &[]).unwrap().kubectl_timeout.as_secs();
+        assert_eq!(within("mqkv get k -b kube:"), 30);
+        assert_eq!(within("mqkv get k -b kube: -t 20s"), 20);
+        assert_eq!(within("mqkv get k -b kube: -t 1m"), 30);
+        assert_eq!(within("mqkv get k -b kube: --connect-timeout 2m -t 1s"), 120);
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! `data`: offline work on the files of a store that no process uses.
+//! `data`: a copy of the files of a store, and offline work on those that no process uses.
 
 mod contents;
+mod copy;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -24,15 +25,17 @@ use crate::render::{Record, Rendered, Style, Widths, counted, name, not_found, n
 
 const EXAMPLES: &str = "\
 Examples:
+  mqkv data copy ./state backup/monday  also while the server runs
   mqkv data verify ./state              print content and corruption
   mqkv data recover ./state             save the readable keys
   mqkv serve --data ./state/recovered   continue with the recovered keys
   mqkv data clear-fence ./state line1/recipe
   mqkv data lower-versions ./state      repair after a wrong clock
 
-DIR is the directory of `mqkv serve --data DIR`. The server must not be running.";
+DIR is the directory of `mqkv serve --data DIR` or `mqkv --embedded=DIR`. For `copy` the server may be running, for all other verbs it must \
+not.";
 
-/// Verify, recover or repair the files of a store
+/// Copy, verify, recover or repair the files of a store
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES, arg_required_else_help = false, disable_help_subcommand = true)]
 pub struct DataArgs {
@@ -44,6 +47,25 @@ pub struct DataArgs {
 #[derive(Debug, Subcommand)]
 #[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
 pub enum DataVerb {
+    /// Copy the files, also while a server uses them
+    ///
+    /// TARGET is a new or an empty directory. It gets its name when the copy is complete, verified and on disk; otherwise nothing is
+    /// left of it. Only this user can read it. The copy has everything that was acknowledged before it began, and is the state of one
+    /// moment since: like that after a power failure. DIR is only read, and its server is not delayed. If the server replaces files
+    /// meanwhile, the copy begins again, at most 10 times.
+    ///
+    /// Restore it while no server uses DIR: move DIR away, and copy TARGET to its place. Users, rules, certificates and the file of
+    /// an exchange are not in DIR.
+    ///
+    /// Exit status: 0 if TARGET was written, 74 if not.
+    Copy {
+        /// Directory of the store
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+        directory: PathBuf,
+        /// Directory of the copy
+        #[arg(value_name = "TARGET", value_hint = ValueHint::DirPath)]
+        target: PathBuf,
+    },
     /// Print the content of the files and whether they are intact
     ///
     /// Changes nothing. Exit status: 0 if the files are intact, 74 if they are corrupt.
@@ -134,6 +156,7 @@ pub struct Lowered {
 /// The files are missing, in use or corrupt, or cannot be read or written.
 pub fn run(args: &DataArgs, reporter: &mut Reporter) -> Result<Exit, CommandError> {
     match &args.verb {
+        DataVerb::Copy { directory, target } => copy::run(directory, target, reporter),
         DataVerb::Verify { directory } => verify(directory, reporter),
         DataVerb::Recover { directory } => recover(directory, reporter),
         DataVerb::ClearFence(args) => clear_fence(args, reporter),

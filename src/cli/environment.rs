@@ -8,13 +8,14 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use super::config::setting::{Settings, is_on, value};
-use super::config::variables::{PAGER, Variables};
+use super::config::variables::{KUBECTL, PAGER, Variables};
 use super::connection::Process;
 use super::help::terminal::Screen;
 use super::options::{ColorWhen, OutputFormat};
 use crate::clock;
 use crate::commands::process::{stdin, stdout};
 use crate::commands::{FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, ProcessContext};
+use crate::platform::{self, HOME, STATE};
 use crate::random;
 use crate::render::{Format, Style, Zone};
 
@@ -33,7 +34,13 @@ pub fn process() -> Process {
 #[must_use]
 pub fn editor() -> OsString {
     let named = |name| env::var_os(name).filter(|editor| !editor.is_empty());
-    named("VISUAL").or_else(|| named("EDITOR")).unwrap_or_else(|| "vi".into())
+    named("VISUAL").or_else(|| named("EDITOR")).unwrap_or_else(|| platform::EDITOR.into())
+}
+
+/// Returns the program that leads to brokers in a cluster.
+#[must_use]
+pub fn kubectl() -> OsString {
+    env::var_os(KUBECTL).filter(|program| !program.is_empty()).unwrap_or_else(|| "kubectl".into())
 }
 
 /// Returns the shell command of the pager: `MQKV_PAGER`, `PAGER`, or less; None if the terminal is a dumb one, or if a variable
@@ -155,14 +162,14 @@ pub fn is_at_terminal() -> bool {
 #[must_use]
 pub fn history_path() -> Option<PathBuf> {
     let folder = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = folder("XDG_STATE_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/state")));
+    let state = folder(STATE.variable).or_else(|| folder(HOME).map(|home| home.join(STATE.below_home)));
     state.map(|state| state.join("mqkv").join("history"))
 }
 
 /// Returns the user's login shell.
 #[must_use]
 pub fn login_shell() -> OsString {
-    env::var_os("SHELL").filter(|shell| !shell.is_empty()).unwrap_or_else(|| "/bin/sh".into())
+    env::var_os("SHELL").filter(|shell| !shell.is_empty()).unwrap_or_else(|| platform::SHELL.into())
 }
 
 /// Returns what the verbs use of the environment.

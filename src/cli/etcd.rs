@@ -83,6 +83,9 @@ pub fn name_in(variables: &Variables, variable: &str) -> Result<Option<String>, 
 #[cfg(not(feature = "cluster"))]
 #[must_use]
 pub fn unsupported() -> CommandError {
+    if !crate::platform::SUPPORTS_ETCD {
+        return CommandError::usage("--etcd: etcd is supported on Linux and macOS only");
+    }
     let error = CommandError::usage("--etcd: this mqkv was built without support for etcd");
     error.hint("in a clone of mqkv: cargo install --path . --locked --features cluster")
 }

@@ -1,10 +1,9 @@
 //! Permissions of files that contain secrets, or that decide what the program does.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use crate::commands::process::file::user_id;
+use crate::platform::{Permissions, permissions, user_id};
 use crate::render::escape::escape;
 
 /// Directories in which containers get their secrets: the files are readable by all processes of the container, which
@@ -15,9 +14,9 @@ const MOUNTED: [&str; 2] = ["/var/run/secrets", "/run/secrets"];
 /// server.
 #[must_use]
 pub fn warning(file: &Path) -> Option<String> {
-    let metadata = metadata(file)?;
-    let mode = metadata.permissions().mode() & 0o777;
-    let others = if metadata.uid() == 0 { 0o037 } else { 0o077 };
+    let Permissions { mode, owner, .. } = permissions(&metadata(file)?)?;
+    let mode = mode & 0o777;
+    let others = if owner == 0 { 0o037 } else { 0o077 };
     if mode & others == 0 {
         return None;
     }
@@ -31,10 +30,10 @@ pub fn warning(file: &Path) -> Option<String> {
 /// and the files that are read and written. Root may own it, and its owner's private group may write it.
 #[must_use]
 pub fn warning_of_settings(file: &Path) -> Option<String> {
-    let metadata = metadata(file)?;
-    let (mode, owner) = (metadata.permissions().mode() & 0o777, metadata.uid());
+    let Permissions { mode, owner, group } = permissions(&metadata(file)?)?;
+    let mode = mode & 0o777;
     // The group of a user that has no other member has the number of the user, on most systems.
-    let others = if metadata.gid() == owner { 0o002 } else { 0o022 };
+    let others = if group == owner { 0o002 } else { 0o022 };
     let file = escape(file.as_os_str().as_encoded_bytes());
     let (cause, next) = if mode & others != 0 {
         (format!("mode {mode:04o}"), format!("chmod go-w {file}"))
@@ -52,12 +51,11 @@ pub fn warning_of_settings(file: &Path) -> Option<String> {
 #[must_use]
 pub fn warning_of_data(directory: &Path) -> Option<String> {
     let metadata = fs::metadata(directory).ok().filter(fs::Metadata::is_dir)?;
-    let mode = metadata.permissions().mode();
-    let is_own_group = metadata.gid() == metadata.uid() || mode & 0o2000 != 0;
+    let Permissions { mode, owner, group } = permissions(&metadata)?;
+    let is_own_group = group == owner || mode & 0o2000 != 0;
     let others = mode & if is_own_group { 0o007 } else { 0o077 };
     let shown = escape(directory.as_os_str().as_encoded_bytes());
     if others & 0o022 != 0 {
-        let mode = mode & 0o7777;
         return Some(format!(
             "other users can change the store in {shown} (mode {mode:04o}): chmod go-w {shown}"
         ));
@@ -65,7 +63,8 @@ pub fn warning_of_data(directory: &Path) -> Option<String> {
     // Users that may not enter the directory (the bit 1 of their class) cannot read a file in it (the bit 4).
     let readers = (others & 0o011) << 2;
     let is_readable = |entry: &fs::DirEntry| {
-        entry.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & readers != 0)
+        let file = entry.metadata().ok().filter(fs::Metadata::is_file);
+        file.and_then(|file| permissions(&file)).is_some_and(|file| file.mode & readers != 0)
     };
     let entries = fs::read_dir(directory).ok().filter(|_| readers != 0)?;
     let file = entries.flatten().find(is_readable)?.path();
@@ -88,9 +87,12 @@ fn is_projected(file: &Path) -> bool {
     real.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"..2"))
 }
 
+// On Windows files have the permissions of their folder.
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_file_with_settings_that_other_users_can_change_gets_a_warning() {

@@ -18,12 +18,12 @@ mod file_permissions;
 pub mod generate;
 mod habits;
 mod help;
+mod kube;
 mod log;
 mod options;
 mod pager;
 mod parse_error;
 mod password;
-mod process_limits;
 mod progress;
 mod prompt;
 mod report;
@@ -46,8 +46,8 @@ pub mod fuzzing {
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use crate::commands::process::signal::outlive_file_size_limit;
 use crate::commands::{Exit, Kind};
+use crate::platform::outlive_file_size_limit;
 
 /// Runs the command line of this process.
 #[must_use]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::builder::Resettable;
 use clap::{ArgMatches, Args, Command, Error, ValueEnum, ValueHint};
 
-use crate::commands::args::kind::ValueKind;
+use crate::commands::args::kind::{KUBE, ValueKind};
 use crate::commands::duration;
 use crate::commands::number::number;
 
@@ -34,7 +34,10 @@ pub struct ConnectionArgs {
     ///
     /// mqtt://HOST[:1883], mqtts://HOST[:8883] for TLS, ws:// or wss://HOST[:PORT][/PATH] for WebSockets. HOST[:PORT] alone
     /// is mqtt://.
-    #[arg(short, long, value_name = "URL", conflicts_with_all = ["hostname", "port", "embedded"])]
+    ///
+    /// kube: is the broker of Azure IoT Operations in the current context of kubectl, which forwards a port and gets CA and
+    /// token. The form is kube://CONTEXT[/NAMESPACE[/SERVICE[:PORT]]], with ?serviceaccount=NAME at the end for another account.
+    #[arg(short, long, value_name = "URL", add = KUBE, conflicts_with_all = ["hostname", "port", "embedded"])]
     pub broker: Option<String>,
     /// Host name of the broker; implies TLS and port 8883
     #[arg(short = 'n', long, visible_alias = "host", value_name = "HOST", conflicts_with = "embedded")]

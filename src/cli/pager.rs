@@ -2,12 +2,13 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use crate::cli::environment;
 use crate::cli::report::Reporter;
 use crate::commands::CommandError;
-use crate::commands::process::{child, signal, stdout};
+use crate::commands::process::{child, stdout};
+use crate::platform;
 
 /// Returns the shell command of the pager for a text; None if the text fits on the terminal, or if there is no pager.
 #[must_use]
@@ -27,10 +28,10 @@ pub fn show(text: &str, reporter: &mut Reporter) -> Result<(), CommandError> {
 
 /// Runs a pager until it ends; returns whether it could be run.
 fn page(command: OsString, text: &str) -> bool {
-    let mut shell = Command::new("/bin/sh");
-    let Ok(mut pager) = shell.arg("-c").arg(command).stdin(Stdio::piped()).spawn() else { return false };
+    let mut shell = platform::shell_command(&command);
+    let Ok(mut pager) = shell.stdin(Stdio::piped()).spawn() else { return false };
     // Ctrl-C is a key of the pager. It is ignored from here on only, because a child would inherit that.
-    signal::ignore_keys();
+    platform::ignore_keys();
     if let Some(mut input) = pager.stdin.take() {
         // A pager may end before it has read everything.
         let _ = input.write_all(text.as_bytes());

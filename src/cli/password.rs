@@ -1,19 +1,16 @@
 //! Passwords of the terminal, of standard input and of a file. The prompt restores the terminal's modes, whatever ends it.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::os::fd::AsFd;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
 
-use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 use tokio::time::sleep;
 
 use super::runtime;
 use crate::cli::detached::run_detached;
-use crate::commands::process::signal::{Signal, Signals};
 use crate::commands::{CommandError, Kind};
 use crate::net::Secret;
+use crate::platform::{self, SavedTerminal, Signal, Signals};
 
 /// Maximum length of a password in bytes: the limit of MQTT.
 const PASSWORD_BYTES_MAX: usize = 65_535;
@@ -74,8 +71,9 @@ pub fn read_input() -> Result<Secret, CommandError> {
     let failed =
         |error: io::Error| CommandError::new(Kind::File, format!("cannot read standard input: {error}"));
     // Bypasses the buffer of standard input, which would retain a copy.
-    let input = io::stdin().as_fd().try_clone_to_owned().map(File::from);
-    let input = input.and_then(|input| Secret::read(input, 0, PASSWORD_BYTES_MAX)).map_err(failed)?;
+    let input = platform::stdin_file()
+        .and_then(|input| Secret::read(input, 0, PASSWORD_BYTES_MAX))
+        .map_err(failed)?;
     password_in(input, "standard input")
 }
 
@@ -101,30 +99,5 @@ fn password_in(input: Secret, name: &str) -> Result<Secret, CommandError> {
     match password.bytes() {
         [] => Err(CommandError::usage(format!("{name} contains no password"))),
         _ => Ok(password),
-    }
-}
-
-/// Modes of the terminal before the prompt: the prompt switches echo off, and a signal must not leave it so.
-struct SavedTerminal {
-    terminal: File,
-    modes: Termios,
-    is_asking: bool,
-}
-
-impl SavedTerminal {
-    fn new() -> Option<Self> {
-        let terminal = OpenOptions::new().read(true).write(true).open("/dev/tty").ok()?;
-        let modes = tcgetattr(&terminal).ok()?;
-        Some(Self { terminal, modes, is_asking: true })
-    }
-}
-
-impl Drop for SavedTerminal {
-    fn drop(&mut self) {
-        // Fails if the terminal is gone: nothing to restore.
-        let _ = tcsetattr(&self.terminal, SetArg::TCSANOW, &self.modes);
-        if self.is_asking {
-            let _ = self.terminal.write_all(b"\n");
-        }
     }
 }

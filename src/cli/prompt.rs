@@ -1,6 +1,6 @@
 //! `shell`: runs the prompt with the definition of the command line, connections and the streams of the process.
 
-use std::os::unix::ffi::OsStringExt;
+use std::ffi::OsString;
 use std::sync::Arc;
 
 use clap::error::ErrorKind;
@@ -12,6 +12,7 @@ use super::config::variables::Variables;
 use super::config::{Configuration, context_names};
 use super::connection::{Connection, Endpoint, Login};
 use super::help::show;
+use super::kube::url::KubeUrl;
 use super::options::{self, ConnectionArgs, Options, OutputFormat};
 use super::report::{self, Reporter};
 use super::session::{guarded, session};
@@ -74,7 +75,7 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
         is_auto,
         history: environment::history_path(),
         login_shell: environment::login_shell(),
-        pager: |text| pager::command_for(text).map(OsStringExt::into_vec),
+        pager: |text| pager::command_for(text).map(OsString::into_encoded_bytes),
         tracer,
         trace_output,
     };
@@ -98,9 +99,7 @@ fn open(
     destination: Option<&str>,
 ) -> Result<OpenedSession, CommandError> {
     let contexts = || context_names(&options.connection, variables);
-    let is_url = |word: &str| {
-        word.contains("://") || (word.contains(':') && !contexts().iter().any(|name| name == word))
-    };
+    let is_url = |word: &str| is_url(word, &contexts());
     let args = match destination {
         None => options.connection.clone(),
         Some(url) if is_url(url) => to_url(&options.connection, url)?,
@@ -120,7 +119,10 @@ fn open(
     let url = connection.endpoint.url();
     let (broker, about) = match &connection.endpoint {
         Endpoint::Network { .. } => {
-            let place = connection.endpoint.address().unwrap_or_default();
+            let place = match &connection.endpoint {
+                Endpoint::Network { kube: Some(kube), .. } => kube.url.to_string(),
+                endpoint => endpoint.address().unwrap_or_default(),
+            };
             (place.clone(), format!("connected to {}", escape(place.as_bytes())))
         }
         Endpoint::Embedded { data: None } => {
@@ -145,6 +147,13 @@ fn open(
     });
     let close = Box::new(move || -> CloseFuture { Box::pin(embedded.stop()) });
     Ok(OpenedSession { session, broker, context, about, url, is_transient, close })
+}
+
+/// Returns whether the argument of `\c` is a URL or a host, not a context. A host without a port is one with a dot, or `localhost`: any
+/// other word can be a mistyped context.
+fn is_url(word: &str, contexts: &[String]) -> bool {
+    let may_be_host = word.contains([':', '.']) || word == "localhost";
+    word.contains("://") || (may_be_host && !contexts.iter().any(|name| name == word))
 }
 
 /// Adapts the hints of an error about the argument of `\c`.
@@ -173,6 +182,10 @@ fn login_at(connection: &Connection, mut configured: impl Iterator<Item = Connec
 /// # Errors
 /// The URL contains a password.
 fn to_url(args: &ConnectionArgs, url: &str) -> Result<ConnectionArgs, CommandError> {
+    let to = |url: String| ConnectionArgs { broker: Some(url), no_context: true, ..without_broker(args) };
+    if KubeUrl::parse(url)?.is_some() {
+        return Ok(to(url.to_owned()));
+    }
     let (scheme, rest) = url.split_once("://").unwrap_or(("mqtt", url));
     if rest.rsplit_once('@').is_some_and(|(user, _)| user.contains(':')) {
         let message = "a password in the URL is not accepted: it stays on the screen";
@@ -180,11 +193,7 @@ fn to_url(args: &ConnectionArgs, url: &str) -> Result<ConnectionArgs, CommandErr
             CommandError::usage(message).hint(format!("\\c {scheme}://USER@HOST asks for the password"))
         );
     }
-    Ok(ConnectionArgs {
-        broker: Some(format!("{scheme}://{rest}")),
-        no_context: true,
-        ..without_broker(args)
-    })
+    Ok(to(format!("{scheme}://{rest}")))
 }
 
 /// Returns the options for a context: those of the command line that do not depend on the broker.
@@ -388,6 +397,17 @@ mod tests {
         assert_eq!(error("help lokcs").hints, ["did you mean 'help locks'?", "help"]);
         assert!(matches!(meaning("HELP SET"), Ok(ParsedLine::Show(text)) if text.contains("--ttl")));
         assert!(matches!(meaning("get --help"), Ok(ParsedLine::Show(_))));
+    }
+
+    #[test]
+    fn a_host_is_distinguished_from_a_context() {
+        let is_url = |word| is_url(word, &["a.b".to_owned(), "c:d".to_owned()]);
+        for url in ["mqtt://h", "h:1", "localhost", "plant.example", "10.0.0.1", "kube:", "kube://c"] {
+            assert!(is_url(url), "{url}");
+        }
+        for context in ["prod", "a.b", "c:d"] {
+            assert!(!is_url(context), "{context}");
+        }
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Seek, SeekFrom, Write};
-use std::os::fd::AsFd;
 use std::path::Path;
 
 use anstream::{AutoStream, ColorChoice};
@@ -10,6 +9,7 @@ use anstream::{AutoStream, ColorChoice};
 use super::file_permissions;
 use super::progress::Bar;
 use crate::commands::{CommandError, Exit};
+use crate::platform;
 use crate::render::escape::escape;
 use crate::render::{Format, Record, Style, Widths, rendered};
 
@@ -177,7 +177,7 @@ pub fn put_data(bytes: &[u8], color: bool) -> io::Result<()> {
 
 /// Writes without a buffer, so that the number of written bytes is known when the disk is full.
 fn put_whole_lines(bytes: &[u8]) -> io::Result<()> {
-    let mut stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let mut stdout = platform::stdout_file()?;
     let mut rest = bytes;
     while !rest.is_empty() {
         let error = match stdout.write(rest) {

@@ -13,7 +13,7 @@ use super::config::Configuration;
 use super::config::setting::{is_on, value};
 use super::config::value::EmbeddedStore;
 use super::config::variables::Variables;
-use super::connection::{Connection, Login, Process};
+use super::connection::{Connection, Process};
 use super::context::args::ContextVerb;
 use super::context::config::{self, ConfigVerb};
 use super::context::{self, Done};
@@ -30,10 +30,10 @@ use super::store::args::StoreArgs;
 use super::trace::{self, Tracing};
 use super::{data, environment, exchange, generate, pager, prompt, runtime, serve, store};
 use crate::client::Access;
-use crate::commands::process::child::adopt_orphans;
-use crate::commands::process::signal::{self, Signal};
+use crate::commands::process::signal::{exit_of, signal_of};
 use crate::commands::process::stdin;
 use crate::commands::{Command, CommandError, Exit, Hint, Kind, Session};
+use crate::platform::{adopt_orphans, hold_hangup, release_hangup};
 use crate::render::Record;
 
 /// Runs the command line that `words` contain; the first word is the program.
@@ -46,7 +46,7 @@ pub fn run(words: &[OsString]) -> Exit {
         return end(result, &mut reporter);
     }
     if words.iter().any(|word| word == "serve" || word == "store") {
-        signal::hold_hangup();
+        hold_hangup();
     }
     let completed = match serve::configuration::complete(words) {
         Ok(completed) => completed,
@@ -142,7 +142,7 @@ fn end(result: Result<Exit, CommandError>, reporter: &mut Reporter) -> Exit {
         Ok(exit) => exit,
         Err(error) => {
             let exit = reporter.error(&error);
-            if let Some(signal) = Signal::of_kind(error.kind) {
+            if let Some(signal) = signal_of(error.kind) {
                 signal.take_effect();
             }
             exit
@@ -164,7 +164,7 @@ fn run_verb(
         _ => false,
     };
     if !is_server {
-        signal::release_hangup();
+        release_hangup();
     }
     let verb = match verb {
         Some(verb) => verb,
@@ -330,8 +330,9 @@ fn run_command(
     }
     let minds_signals = command.handles_signals();
     let is_write = command.access() == Access::Write && !minds_signals;
-    let asks = matches!(&connection, Some(Connection { login: Login::Ask { .. }, .. }));
-    let signals = if minds_signals { EndSignals::default() } else { EndSignals::of(command.access(), asks) };
+    let has_to_end = connection.as_ref().is_some_and(Connection::has_to_end);
+    let signals =
+        if minds_signals { EndSignals::default() } else { EndSignals::of(command.access(), has_to_end) };
     let retries = connection.as_ref().map_or(0, |connection| connection.connect_retries);
     let tracer = match &tracing {
         Some(tracing) => Some(tracing.tracer.clone()),
@@ -358,7 +359,7 @@ fn run_command(
                     let (result, ()) = tokio::join!(run, session.cancel());
                     signals::interrupted_result(signal, many, result)
                 }
-                signal = signals.next(), if !minds_signals => Ok(signal.exit()),
+                signal = signals.next(), if !minds_signals => Ok(exit_of(signal)),
             }
         };
         session.close().await;

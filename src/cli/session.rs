@@ -1,9 +1,11 @@
 //! Session of a verb: connects on first use, starts an embedded store, reads certificates and passwords.
 
 use std::cell::RefCell;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
+use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::config::Configuration;
@@ -11,32 +13,34 @@ use super::config::origin::Line;
 use super::connection::{Connection, Endpoint, Login};
 use super::detached::run_detached;
 use super::embedded::Embedded;
+use super::kube::{Access, Kube, Kubectl};
 use super::signals::EndSignals;
 use super::{environment, file_permissions, password, report};
 use crate::client::Outcome;
 use crate::client::{Authentication, PasswordSource, Settings, Target, Tracer};
-use crate::commands::{CommandError, Kind, Session, SettingsFuture};
+use crate::commands::{CommandError, Kind, Preparation, Session, SettingsFuture};
 use crate::net::{ClientTls, TlsOptions};
 use crate::render::escape::escape;
 use crate::render::{Format, Style};
 
-/// The store inside this process, if the session has started one.
+/// What the session has started besides its connection: a store inside this process, or kubectl.
 #[derive(Clone, Debug, Default)]
-pub struct StartedStore(Rc<RefCell<Option<Embedded>>>);
+pub struct Started(Rc<RefCell<Option<Running>>>);
 
-impl StartedStore {
-    async fn start(&self, data: Option<&Path>) -> Result<Target, CommandError> {
-        let embedded = Embedded::start(data).await?;
-        let target = embedded.target();
-        self.0.replace(Some(embedded));
-        Ok(target)
-    }
+#[derive(Debug)]
+enum Running {
+    Store(Embedded),
+    Kubectl(JoinSet<()>),
+}
 
-    /// Stops the store; returns when everything that it has acknowledged is durable.
+impl Started {
+    /// Stops it; returns when everything that a store has acknowledged is durable.
     pub async fn stop(self) {
-        let embedded = self.0.take();
-        if let Some(embedded) = embedded {
-            embedded.stop().await;
+        let running = self.0.take();
+        match running {
+            Some(Running::Store(store)) => store.stop().await,
+            Some(Running::Kubectl(mut tasks)) => tasks.shutdown().await,
+            None => {}
         }
     }
 }
@@ -47,24 +51,24 @@ pub fn session(
     tracer: Option<Tracer>,
     signals: EndSignals,
     style: Style,
-) -> (Session, StartedStore) {
-    let store = StartedStore::default();
-    let started = store.clone();
+) -> (Session, Started) {
+    let (started, preparation) = (Started::default(), Preparation::default());
     let takes_input = matches!(&connection, Some(Connection { login: Login::Input { .. }, .. }));
+    let (of_session, steps) = (started.clone(), preparation.clone());
     let connect = move || -> SettingsFuture {
         let handling = signals.handle();
-        let connecting = connect(connection.clone(), started.clone(), style);
+        let connecting = connect(connection.clone(), of_session.clone(), steps.clone(), style);
         let tracer = tracer.clone();
         Box::pin(async move {
             handling?;
             Ok(Settings { tracer, ..connecting.await? })
         })
     };
-    let session = Session::new(connect, environment::process_context());
+    let session = Session::new(connect, environment::process_context(), preparation);
     if takes_input {
         session.close_input();
     }
-    (session, store)
+    (session, started)
 }
 
 /// Rejects writes if the context is read-only, unless `is_forced`.
@@ -81,34 +85,63 @@ fn read_only(line: &Line) -> CommandError {
     CommandError { outcome: Some(Outcome::Unchanged), ..error }
 }
 
-/// Returns the settings of a client of a broker on the network.
+/// Returns the settings of a client of a broker that this machine reaches.
 pub async fn network_settings(connection: &Connection, style: Style) -> Result<Settings, CommandError> {
-    connect(Some(connection.clone()), StartedStore::default(), style).await
+    connect(Some(connection.clone()), Started::default(), Preparation::default(), style).await
 }
 
 async fn connect(
     connection: Option<Connection>,
-    store: StartedStore,
+    started: Started,
+    preparation: Preparation,
     style: Style,
 ) -> Result<Settings, CommandError> {
     let connection =
         connection.ok_or_else(|| CommandError::new(Kind::Bug, "an offline verb requested a connection"))?;
-    let (target, tls, web_socket) = match &connection.endpoint {
-        Endpoint::Network { host, port, tls, web_socket } => {
-            // Even with --quiet: the risk is too high to hide it.
-            if tls.as_ref().is_some_and(|tls| tls.insecure) && style.format != Format::Json {
-                report::log(
-                    "warning: --insecure: the broker's certificate is not verified, an attacker can read and change \
-                     everything",
-                );
-            }
-            let tls = read_tls_and_check_secrets(&connection, tls.clone(), style).await?;
-            (Target::Tcp { host: host.clone(), port: *port }, tls, web_socket.clone())
+    let (host, port, mut tls, web_socket, kube) = match connection.endpoint.clone() {
+        Endpoint::Network { host, port, tls, web_socket, kube } => (host, port, tls, web_socket, kube),
+        Endpoint::Embedded { data } => {
+            let store = Embedded::start(data.as_deref()).await?;
+            let target = store.target();
+            started.0.replace(Some(Running::Store(store)));
+            return Ok(connection.settings(target, None, authentication(&connection.login).await?));
         }
-        Endpoint::Embedded { data } => (store.start(data.as_deref()).await?, None, None),
     };
-    let authentication = authentication(&connection.login).await?;
+    // Even with --quiet: the risk is too high to hide it.
+    if tls.as_ref().is_some_and(|tls| tls.insecure) && style.format != Format::Json {
+        report::log(
+            "warning: --insecure: the broker's certificate is not verified, an attacker can read and change \
+             everything",
+        );
+    }
+    let (mut target, mut token) = (Target::Tcp { host, port }, None);
+    if let Some(kube) = &kube {
+        let access = open_kube(kube, connection.kubectl_timeout, &preparation, style).await?;
+        started.0.replace(Some(Running::Kubectl(access.tasks)));
+        target = Target::Forwarded(access.forwarding);
+        tls.iter_mut().for_each(|tls| tls.given_ca.clone_from(&access.ca));
+        token = access.token.map(Authentication::SharedToken);
+    }
+    let tls = read_tls_and_check_secrets(&connection, tls, style).await?;
+    let authentication = match token {
+        Some(token) => token,
+        None => authentication(&connection.login).await?,
+    };
     Ok(Settings { web_socket, ..connection.settings(target, tls, authentication) })
+}
+
+/// Runs kubectl for a broker in a cluster; with --verbose, prints the commands.
+async fn open_kube(
+    kube: &Kube,
+    within: Duration,
+    preparation: &Preparation,
+    style: Style,
+) -> Result<Access, CommandError> {
+    let kubectl = Kubectl { program: environment::kubectl(), url: kube.url.clone(), within };
+    if style.verbose && report::takes_warnings(&style) {
+        kube.calls().for_each(|call| report::log(&escape(kubectl.line(call).as_bytes())));
+    }
+    kube.open(kubectl, preparation).await
 }
 
 /// Reads the TLS files and warns of secret files that other users can read. The connect timeout applies, because a file

@@ -12,8 +12,9 @@ use tokio::time::sleep;
 
 use crate::client::Access;
 use crate::client::Outcome;
-use crate::commands::process::signal::{Signal, Signals};
+use crate::commands::process::signal::{exit_of, write_error_of};
 use crate::commands::{CommandError, Exit, Kind};
+use crate::platform::{Signal, Signals};
 
 /// Time that an interrupted verb has to end: longer than a DISCONNECT to a broker that does not read.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
@@ -21,8 +22,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(3);
 /// Starts to handle some signals.
 type Listen = fn() -> io::Result<Signals>;
 
-/// Handler of the signals that end a verb. Without a handler a signal ends the process at once. Two cases need one: a
-/// password prompt must restore the terminal's modes, and a write must report what is known of its outcome.
+/// Handler of the signals that end a verb. Without a handler a signal ends the process at once. Some need one: a password
+/// prompt must restore the terminal's modes, kubectl has to be ended, and a write must report what is known of its outcome.
 #[derive(Clone, Debug, Default)]
 pub struct EndSignals {
     listen: Option<Listen>,
@@ -30,11 +31,11 @@ pub struct EndSignals {
 }
 
 impl EndSignals {
-    /// Returns the handler of a verb that has none of its own; `asks` is whether it asks for a password.
+    /// Returns the handler of a verb that has none of its own; `has_to_end` is whether its connection has something to end.
     #[must_use]
-    pub fn of(access: Access, asks: bool) -> Self {
+    pub fn of(access: Access, has_to_end: bool) -> Self {
         let listen: Option<Listen> = match access {
-            _ if asks => Some(Signals::new),
+            _ if has_to_end => Some(Signals::new),
             // Without SIGHUP: the terminal that could show the outcome is gone.
             Access::Write => Some(Signals::of_requests),
             Access::Read => None,
@@ -88,7 +89,7 @@ pub fn interrupted_result(
     many: bool,
     result: Result<Exit, CommandError>,
 ) -> Result<Exit, CommandError> {
-    let Some(failure) = signal.write_error() else { return Ok(signal.exit()) };
+    let Some(failure) = write_error_of(signal) else { return Ok(exit_of(signal)) };
     match result {
         // The reply arrived together with the signal.
         Ok(exit) if !many => Ok(exit),

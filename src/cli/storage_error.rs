@@ -41,6 +41,7 @@ pub fn of_start(error: &StorageError) -> CommandError {
         StorageErrorKind::Replaced(_) => {
             "do not move the directory or remove its files while a process uses it".to_owned()
         }
+        StorageErrorKind::Changing(_) => "try again when clients write less".to_owned(),
         StorageErrorKind::Missing => "use the directory that `mqkv serve --data` was given".to_owned(),
         StorageErrorKind::Io(cause) if let Some(more) = limit_hint(cause) => more.to_owned(),
         kind if kind.is_lack_of_room() => "use a disk with more space".to_owned(),

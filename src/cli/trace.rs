@@ -1,8 +1,7 @@
 //! `--trace`: packets as lines on standard error or in a file, written without delaying the verb.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,6 +10,7 @@ use super::report;
 use crate::client::Tracer;
 use crate::client::trace::{Packet, TraceEvent};
 use crate::commands::{CommandError, trace};
+use crate::platform::append_private;
 use crate::render::Style;
 use crate::render::escape::escape;
 
@@ -68,7 +68,7 @@ impl Tracing {
 
     /// Starts a trace to a file. A new file is readable by its owner only.
     pub fn to_file(path: &Path, style: &Style) -> Result<Self, CommandError> {
-        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+        let file = append_private(path);
         let mut file = Some(file.map_err(|error| CommandError::file("write the trace to", path, &error))?);
         let name = escape(path.as_os_str().as_encoded_bytes());
         Self::begin(Style { color_stderr: false, stderr_is_terminal: false, ..*style }, move |line| {

@@ -33,7 +33,7 @@ struct Validated {
 }
 
 pub async fn run(args: BatchArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
-    let session = session.of_many_verbs();
+    let session = session.of_many_verbs().without_questions();
     let file = stdin::file_or_input(args.file, "mqkv batch FILE")?;
     let lines = Lines::open(&file, b'\n', &session)?;
     session.close_input();

@@ -83,7 +83,11 @@ impl Command {
     /// Returns whether the verb shows its progress. Its records are written together, because there can be many.
     #[must_use]
     pub fn is_bulk(&self) -> bool {
-        matches!(self, Self::Keys(_) | Self::Export(_) | Self::Import(_) | Self::Batch(_) | Self::Bench(_))
+        match self {
+            Self::Del(args) => args.has_pattern(),
+            Self::Keys(_) | Self::Export(_) | Self::Import(_) | Self::Batch(_) | Self::Bench(_) => true,
+            _ => false,
+        }
     }
 
     /// Returns whether JSON is the default format of the records.
@@ -100,7 +104,7 @@ impl Command {
             Self::Vdel(args) if !args.reads_file() => BatchMode::Pipelined,
             Self::Get(args) if args.count() <= 1 => BatchMode::Pipelined,
             Self::Set(args) if !args.reads_file() => BatchMode::Pipelined,
-            Self::Del(args) if args.count() == 1 => BatchMode::Pipelined,
+            Self::Del(args) if args.is_single() => BatchMode::Pipelined,
             Self::Get(_) | Self::Set(_) | Self::Del(_) | Self::Vdel(_) => BatchMode::Exclusive,
             Self::Keys(_) => BatchMode::Exclusive,
             Self::Unlock(_) | Self::Holder(_) | Self::Ping(_) | Self::Decode(_) => BatchMode::Exclusive,
@@ -134,6 +138,16 @@ impl Command {
         matches!(self, Self::Watch(_) | Self::Lock(_) | Self::Monitor(_) | Self::Edit(_) | Self::Bench(_))
     }
 
+    /// Returns whether the verb, or the editor that it starts, asks on the terminal.
+    #[must_use]
+    pub fn asks(&self) -> bool {
+        match self {
+            Self::Edit(_) => true,
+            Self::Del(args) => args.asks(),
+            _ => false,
+        }
+    }
+
     /// Returns whether the verb itself writes. A batch does not: each of its lines is checked.
     #[must_use]
     pub fn writes(&self) -> bool {
@@ -149,7 +163,8 @@ impl Command {
             }
             // `doctor` deletes the key that it writes.
             Self::Holder(_) | Self::Ping(_) | Self::Doctor(_) | Self::Decode(_) => Access::Read,
-            Self::Set(_) | Self::Del(_) | Self::Vdel(_) | Self::Lock(_) | Self::Unlock(_) => Access::Write,
+            Self::Del(args) => args.access(),
+            Self::Set(_) | Self::Vdel(_) | Self::Lock(_) | Self::Unlock(_) => Access::Write,
             Self::Edit(_) | Self::Import(_) | Self::Batch(_) | Self::Bench(_) => Access::Write,
             Self::Raw(args) => args.access(),
             Self::Exchange(args) => args.access(),

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_recognised_as_request_notification_or_reply() {
+    fn a_frame_is_recognized_as_request_notification_or_reply() {
         assert!(matches!(meaning("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"), Meaning::Request(_)));
         assert!(matches!(
             meaning("*2\r\n$6\r\nNOTIFY\r\n$6\r\nDELETE\r\n"),

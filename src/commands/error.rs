@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::token_text;
 use crate::client::{
     CredentialError, Denial, Error, Outcome, ReasonCode, TlsError, TlsSetupError, UnsuitableCause,
     WebSocketError,
@@ -257,6 +258,8 @@ fn kind(error: &Error) -> Kind {
         Error::WebSocket { cause: WebSocketError::Status(401 | 403), .. } => Kind::Authorization,
         Error::Tls { .. } | Error::WebSocket { .. } => Kind::Unavailable,
         Error::Resolve { .. }
+        | Error::NoToken { .. }
+        | Error::NotForwarded { .. }
         | Error::Connect { .. }
         | Error::Lost { .. }
         | Error::NoStore { .. }
@@ -305,22 +308,33 @@ fn hints(error: &Error) -> Vec<String> {
     let doctor =
         matches!(error, Error::Timeout { .. } | Error::Tls { cause: TlsError::UnknownCa { .. }, .. });
     let doctor = doctor.then(|| DOCTOR_HINT.to_owned());
-    doctor.into_iter().chain(hint(error)).collect()
+    match error {
+        Error::Rejected { reason, token: Some(token), .. } if reason.is_about_credentials() => {
+            token_text::hints(token)
+        }
+        _ => doctor.into_iter().chain(hint(error)).collect(),
+    }
 }
 
 /// Returns the specific hint.
 fn hint(error: &Error) -> Option<String> {
     let hint = match error {
         Error::Resolve { .. } => "check the spelling of the host: -b mqtt://HOST or -n HOST",
-        Error::Connect { target, cause } if is_local(target) && cause == Error::CONNECTION_REFUSED => {
-            return Some(match target.rsplit_once(':') {
-                Some((_, "1883")) => {
+        Error::Connect { target, scheme, cause }
+            if is_local(target) && cause == Error::CONNECTION_REFUSED =>
+        {
+            return Some(match (*scheme, target.rsplit_once(':')) {
+                ("mqtt", Some((_, "1883"))) => {
                     "start a broker with `mqkv serve`, or use --embedded for a store inside this process"
                         .to_owned()
                 }
-                // The default port of TLS: `mqkv serve` without certificates does not listen on it.
-                Some((_, "8883")) => {
+                // `mqkv serve` without certificates does not listen for TLS, nor on its default port.
+                ("mqtts", _) | ("mqtt", Some((_, "8883"))) => {
                     "check the port; without TLS: -b mqtt://HOST[:PORT] or --notls".to_owned()
+                }
+                ("wss", _) => "check the port; without TLS: -b ws://HOST:PORT".to_owned(),
+                ("ws", _) => {
+                    format!("check the port, or start a broker with `mqkv serve --listen ws://{target}`")
                 }
                 _ => format!("check the port, or start a broker with `mqkv serve --listen {target}`"),
             });
@@ -531,7 +545,12 @@ mod tests {
 
     #[test]
     fn authentication_and_authorization_errors_exit_with_77() {
-        let rejected = |code| Error::Rejected { target: "h:1".into(), reason: reason(code), identity: None };
+        let rejected = |code| Error::Rejected {
+            target: "h:1".into(),
+            reason: reason(code),
+            identity: None,
+            token: None,
+        };
         assert_eq!(CommandError::from(rejected(0x87)).kind, Kind::Authorization);
         assert_eq!(CommandError::from(rejected(0x86)).kind, Kind::Authorization);
         assert_eq!(CommandError::from(rejected(0x89)).kind, Kind::Unavailable);
@@ -545,19 +564,26 @@ mod tests {
 
     #[test]
     fn a_refused_connection_to_the_port_of_tls_does_not_suggest_a_server_without_tls() {
-        let hint = |target: &str| {
-            hint(&Error::Connect { target: target.into(), cause: Error::CONNECTION_REFUSED.into() }).unwrap()
+        let hint = |scheme, target: &str| {
+            let (target, cause) = (target.into(), Error::CONNECTION_REFUSED.into());
+            hint(&Error::Connect { target, scheme, cause }).unwrap()
         };
-        assert_eq!(hint("localhost:8883"), "check the port; without TLS: -b mqtt://HOST[:PORT] or --notls");
-        assert!(hint("localhost:8884").contains("`mqkv serve --listen localhost:8884`"));
+        let without_tls = "check the port; without TLS: -b mqtt://HOST[:PORT] or --notls";
+        assert_eq!(hint("mqtts", "localhost:8883"), without_tls);
+        assert_eq!(hint("mqtts", "localhost:8884"), without_tls);
+        assert_eq!(hint("mqtt", "localhost:8883"), without_tls);
+        assert!(hint("mqtt", "localhost:8884").contains("`mqkv serve --listen localhost:8884`"));
+        assert!(hint("ws", "localhost:8884").contains("`mqkv serve --listen ws://localhost:8884`"));
+        assert_eq!(hint("wss", "localhost:8884"), "check the port; without TLS: -b ws://HOST:PORT");
     }
 
     #[test]
     fn a_client_that_has_authenticated_is_not_asked_to_authenticate() {
         let hint = |text: &str, identity: Option<&str>| {
             let reason = ReasonCode { code: ReasonCode::NOT_AUTHORIZED, text: Some(text.to_owned()) };
-            let identity = identity.map(str::to_owned);
-            let error = CommandError::from(Error::Rejected { target: "h:1".into(), reason, identity });
+            let identity = identity.map(Into::into);
+            let error =
+                CommandError::from(Error::Rejected { target: "h:1".into(), reason, identity, token: None });
             error.hints.concat()
         };
         assert!(hint("authentication required", None).starts_with("authenticate with -u NAME"));
@@ -601,7 +627,7 @@ mod tests {
     #[test]
     fn a_refused_connection_to_this_machine_suggests_serve() {
         let suggests = |target: &str, cause: &str| {
-            let error = Error::Connect { target: target.into(), cause: cause.into() };
+            let error = Error::Connect { target: target.into(), scheme: "mqtt", cause: cause.into() };
             CommandError::from(error).hints[0].contains("mqkv serve")
         };
         assert!(suggests("localhost:1883", Error::CONNECTION_REFUSED));

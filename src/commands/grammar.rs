@@ -1,7 +1,6 @@
 //! Parses the words of a line as a verb, with the definition of the command line.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser};
@@ -18,6 +17,7 @@ use crate::commands::args::fence::FenceArgs;
 use crate::commands::args::key::{KeyArgs, KeyListArgs};
 use crate::commands::args::value::ValueArgs;
 use crate::commands::lines::words::Word;
+use crate::platform::os_string;
 use crate::protocol::Condition;
 
 #[derive(Debug, Parser)]
@@ -126,7 +126,7 @@ pub fn arguments(mut words: Vec<Word>) -> Vec<OsString> {
         let is_flag = at >= flags_at;
         let looks_like_option = is_data && is_quoted && at > 0 && bytes.starts_with(b"-");
         let is_hyphen_as_value = looks_like_option && has_value && at == 2 && bytes == b"-";
-        let word = OsString::from_vec(bytes);
+        let word = os_string(bytes);
         if is_hyphen_as_value {
             // As a word it would be standard input.
             arguments.extend(["--value".into(), word]);
@@ -136,7 +136,7 @@ pub fn arguments(mut words: Vec<Word>) -> Vec<OsString> {
             arguments.push(word);
         }
     }
-    arguments.extend(options.into_iter().map(OsString::from_vec));
+    arguments.extend(options.into_iter().map(os_string));
     if !behind_dashes.is_empty() {
         arguments.push("--".into());
         arguments.extend(behind_dashes);
@@ -191,7 +191,7 @@ fn plain(mut words: Vec<Word>) -> Result<Command, Vec<Word>> {
 }
 
 fn take(word: &mut Word) -> OsString {
-    OsString::from_vec(std::mem::take(&mut word.bytes))
+    os_string(std::mem::take(&mut word.bytes))
 }
 
 fn value_of(word: &mut Word) -> ValueArgs {
@@ -327,8 +327,8 @@ mod tests {
                 prop_assert_eq!(&words, &[&b"set"[..], key, value]);
                 let command = Grammar::default().parse(split(&line).unwrap());
                 let expected = SetArgs::plain(
-                    KeyArgs::word(OsString::from_vec(key.to_vec())),
-                    ValueArgs::word(OsString::from_vec(value.to_vec())),
+                    KeyArgs::word(os_string(key.to_vec())),
+                    ValueArgs::word(os_string(value.to_vec())),
                     None,
                     None,
                 );

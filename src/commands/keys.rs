@@ -23,7 +23,7 @@ const HELP: &str = "\
 Examples:
   mqkv keys                             all keys
   mqkv keys 'line1/*'                   quoted, because of the shell
-  mqkv keys 'job/*' -0 | xargs -0 -r mqkv del
+  mqkv keys 'job/*' -0 | xargs -0 -r mqkv get
   mqkv keys --count 'line1/*'           only their number
   mqkv keys -l 'job/*'                  with size and time to live
   mqkv keys --sort --limit 10 -j

@@ -31,6 +31,7 @@ pub mod number;
 pub mod output;
 mod ping;
 mod pipelined;
+mod preparation;
 pub mod process;
 mod raw;
 mod scan;
@@ -40,6 +41,7 @@ mod set;
 pub mod similarity;
 pub mod size;
 mod stop_condition;
+mod token_text;
 pub mod trace;
 mod unlock;
 pub mod url_secret;
@@ -59,9 +61,9 @@ pub use error::{CommandError, Kind, Place, limit_hint};
 pub use exit::Exit;
 pub use lock::{BackgroundLock, LockArgs, Released, acquire_in_background, loss_message};
 pub use output::{Emit, Hint};
+pub use preparation::{Preparation, PreparationStep, Prepared};
 pub use process::context::{FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY, ProcessContext};
-pub use process::signal::interrupt_this_process;
-pub use scan::{COMPLETION_NAMES_MAX, COMPLETION_WAIT_MAX, first_keys, prefix_pattern};
+pub use scan::{COMPLETION_NAMES_MAX, COMPLETION_WAIT_MAX, first_keys};
 pub use session::{Session, SettingsFuture};
 
 impl Command {

@@ -9,7 +9,10 @@ use tokio::sync::mpsc;
 use super::error::CommandError;
 use super::output::Hint;
 use crate::client::{Client, Error, Outcome, Page};
-use crate::protocol::{ErrorReply, Key};
+use crate::protocol::{ErrorReply, Key, prefix_pattern};
+
+/// The message of the error that the store has no SCAN.
+pub const UNSUPPORTED: &str = "cannot list keys: the store of this broker does not support SCAN";
 
 /// Pages of keys.
 #[derive(Debug)]
@@ -128,25 +131,17 @@ pub fn pattern(word: Option<OsString>) -> Result<Bytes, CommandError> {
     if pattern.is_empty() { Err(Error::EmptyPattern.into()) } else { Ok(pattern) }
 }
 
-/// Returns the hint for a pattern that matches no key, if it has no wildcard.
-pub fn literal_hint(pattern: &[u8], verb: &str) -> Option<String> {
-    let is_literal = !pattern.iter().any(|byte| b"*?[".contains(byte));
-    let prefix = String::from_utf8_lossy(pattern);
-    is_literal.then(|| format!("a pattern matches the whole key; for a prefix: mqkv {verb} '{prefix}*'"))
+/// Returns whether the bytes can match others than themselves.
+#[must_use]
+pub fn has_wildcard(pattern: &[u8]) -> bool {
+    pattern.iter().any(|byte| b"*?[".contains(byte))
 }
 
-/// Returns the pattern that matches the keys with this prefix.
-#[must_use]
-pub fn prefix_pattern(prefix: &[u8]) -> Bytes {
-    let mut pattern = Vec::with_capacity(prefix.len().saturating_add(1));
-    for byte in prefix {
-        match byte {
-            b'*' | b'?' | b'[' => pattern.extend([b'[', *byte, b']']),
-            byte => pattern.push(*byte),
-        }
-    }
-    pattern.push(b'*');
-    pattern.into()
+/// Returns the hint for a pattern that matches no key, if it has no wildcard.
+pub fn literal_hint(pattern: &[u8], verb: &str) -> Option<String> {
+    let prefix = String::from_utf8_lossy(pattern);
+    (!has_wildcard(pattern))
+        .then(|| format!("a pattern matches the whole key; for a prefix: mqkv {verb} '{prefix}*'"))
 }
 
 fn scan_error(error: Error) -> CommandError {
@@ -155,8 +150,7 @@ fn scan_error(error: Error) -> CommandError {
     let error = CommandError::from(error);
     if is_unknown {
         let hints = vec!["list the keys in a file, one per line: mqkv export --keys-from FILE".to_owned()];
-        let message = "cannot list keys: the store of this broker does not support SCAN".to_owned();
-        return CommandError { message, hints, ..error };
+        return CommandError { message: UNSUPPORTED.to_owned(), hints, ..error };
     }
     if is_syntax {
         return error.hint(
@@ -169,12 +163,6 @@ fn scan_error(error: Error) -> CommandError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_prefix_is_no_pattern() {
-        assert_eq!(prefix_pattern(b"line1/"), "line1/*");
-        assert_eq!(prefix_pattern(b"a*b?[c]"), "a[*]b[?][[]c]*");
-    }
 
     /// Returns how many tokens are accepted before a repetition is detected.
     fn accepted(tokens: impl Iterator<Item = u64>) -> usize {

@@ -15,10 +15,11 @@ use tokio::time::timeout;
 
 use super::error::{CommandError, Kind};
 use super::exit::Exit;
+use super::preparation::Preparation;
 use super::process::context::ProcessContext;
-use super::process::signal::Signals;
-use super::process::stdin;
+use super::process::{stdin, stdout};
 use crate::client::{Client, Error, Reconnect, Settings};
+use crate::platform::Signals;
 use crate::protocol::Timestamp;
 use crate::random;
 
@@ -39,6 +40,7 @@ pub struct Session {
     /// The settings with which `client` connected.
     connected_with: Rc<OnceCell<Settings>>,
     process: Rc<ProcessContext>,
+    preparation: Preparation,
     /// Shared, because standard input has one reader only.
     input_taken: Rc<Cell<bool>>,
     fence_override: Rc<RefCell<Option<FenceOverride>>>,
@@ -48,6 +50,8 @@ pub struct Session {
     write_error: Option<Rc<CommandError>>,
     /// Whether [`Session::early_client`] waits until the broker has accepted the client.
     waits_until_accepted: bool,
+    /// Whether a script runs the verbs: it must do the same at a terminal as elsewhere.
+    is_script: bool,
     /// In a dry run no client is connected; the cell records whether a verb needed one.
     dry_run: Option<Rc<Cell<bool>>>,
 }
@@ -55,18 +59,24 @@ pub struct Session {
 impl Session {
     /// Creates a session that connects with these settings when a verb first needs it.
     #[must_use]
-    pub fn new(settings: impl Fn() -> SettingsFuture + 'static, process: ProcessContext) -> Self {
+    pub fn new(
+        settings: impl Fn() -> SettingsFuture + 'static,
+        process: ProcessContext,
+        preparation: Preparation,
+    ) -> Self {
         Self {
             settings: Rc::new(settings),
             client: Rc::default(),
             connected_with: Rc::default(),
             process: Rc::new(process),
+            preparation,
             input_taken: Rc::default(),
             fence_override: Rc::default(),
             ignores_signals: false,
             canceled: Rc::new(watch::Sender::new(false)),
             write_error: None,
             waits_until_accepted: false,
+            is_script: false,
             dry_run: None,
         }
     }
@@ -114,6 +124,39 @@ impl Session {
     #[must_use]
     pub fn of_many_verbs(&self) -> Self {
         Self { waits_until_accepted: true, ..self.clone() }
+    }
+
+    /// Returns the same session for a script, which asks no question.
+    #[must_use]
+    pub fn without_questions(&self) -> Self {
+        Self { is_script: true, ..self.clone() }
+    }
+
+    /// Checks that a question would be seen and can be answered.
+    ///
+    /// # Errors
+    /// The reason why not.
+    pub fn check_question(&self) -> Result<(), &'static str> {
+        match () {
+            () if self.is_script => Err("a script asks no question"),
+            () if !stdin::is_terminal() => Err("standard input is not a terminal"),
+            () if !stdout::is_stderr_terminal() => Err("standard error is not a terminal"),
+            () => Ok(()),
+        }
+    }
+
+    /// Reads the answer to a question: a line with its line feed, or less at the end of the input. Returns None if the session
+    /// is canceled.
+    ///
+    /// # Errors
+    /// The terminal cannot be read.
+    pub async fn answer(&self) -> Result<Option<Vec<u8>>, CommandError> {
+        let mut canceled = self.canceled();
+        tokio::select! {
+            biased;
+            _ = canceled.wait_for(|is_canceled| *is_canceled) => Ok(None),
+            answer = stdin::terminal_line() => answer.map(Some),
+        }
     }
 
     /// Returns the signals that ask the verb to end.
@@ -175,6 +218,8 @@ impl Session {
             if must_be_accepted {
                 client.accepted().await?;
             }
+            // It is of this connection, not of a later one.
+            drop(self.preparation.take());
             // The cell of the client lets one task connect at a time, so this one is still empty.
             let _ = self.connected_with.set(settings);
             Ok(client)
@@ -229,6 +274,12 @@ impl Session {
                 Ok(Settings { client_id: other_client_id(&settings.client_id), ..settings.clone() })
             }
         }
+    }
+
+    /// Returns what has been done before the last connection.
+    #[must_use]
+    pub fn preparation(&self) -> &Preparation {
+        &self.preparation
     }
 
     /// Reads standard input to its end, as a value.

@@ -17,9 +17,11 @@ use super::session::Session;
 use crate::client::{RawRequest, Response, SetOptions, SetOutcome};
 use crate::protocol::{Condition, Key, Timestamp};
 use crate::render::json::{self, Json};
-use crate::render::{Record, Rendered, Style, Widths, confirmation, counted, name, negative};
+use crate::render::{Record, Rendered, Style, Widths, confirmation, counted, name, negative, notice};
 
 const USAGE: &str = "mqkv set KEY VALUE";
+
+const WAITS: &str = "the change waits: this leaf is not linked with the root of the exchange";
 
 const HELP: &str = "\
 Examples:
@@ -31,6 +33,9 @@ Examples:
   mqkv set flags --hex 00ff
 
 VALUE is literal: there is no @file and there are no escapes. A negative number needs no --. In a pipe nothing is printed.
+
+A leaf of an exchange that is not linked with its root stores the value, and sends the change later: a message on a terminal reports it, and \
+pending in JSON.
 
 Exit status:
 0 if the key was set, 1 if the condition of --nx or --nex does not hold.";
@@ -116,13 +121,17 @@ struct SetRecord {
     /// None if the key was not set, or does not expire.
     #[serde(skip_serializing_if = "Option::is_none")]
     ttl_ms: Option<u64>,
+    /// Whether the change waits at a leaf of an exchange.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pending: bool,
     /// The length of the value in bytes.
     #[serde(skip)]
     size: usize,
 }
 
 pub async fn run(args: SetArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
-    let (request, call) = prepare(args, session)?;
+    let (mut request, call) = prepare(args, session)?;
+    request.ask_for_details();
     call.finish(session.early_client().await?.send(request).await?, emit)
 }
 
@@ -151,9 +160,10 @@ pub fn prepare_plain(key: Key, value: &[u8]) -> (RawRequest, SetCall) {
 impl SetCall {
     pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Exit, CommandError> {
         let Self { key, size, ttl_ms, condition } = self;
+        let pending = response.is_pending;
         let SetOutcome { applied, version } = SetOutcome::decode(response, condition)?;
         let ttl_ms = ttl_ms.filter(|_| applied);
-        emit(&SetRecord { key, applied, condition, version, ttl_ms, size })?;
+        emit(&SetRecord { key, applied, condition, version, ttl_ms, pending, size })?;
         Ok(if applied { Exit::Yes } else { Exit::No })
     }
 }
@@ -166,7 +176,10 @@ impl Record for SetRecord {
     fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
         if self.applied {
             let expires = || self.ttl_ms.map(expires_in).unwrap_or_default();
-            return stored(&self.key, self.size, expires, self.version.as_ref(), style);
+            let stored = stored(&self.key, self.size, expires, self.version.as_ref(), style);
+            let waits = self.pending && style.stderr_is_terminal;
+            let Rendered { stderr, .. } = if waits { notice(WAITS, style) } else { Rendered::default() };
+            return Rendered { stderr, ..stored };
         }
         let reason = match self.condition {
             Some(Condition::AbsentOrEqual) => "has another value",
@@ -224,7 +237,10 @@ mod tests {
     fn shown(applied: bool, condition: Option<Condition>, size: usize, style: &Style) -> (String, String) {
         let (key, ttl_ms) = (Key::new("k").unwrap(), (applied && size > 1).then_some(30_000));
         let version = Some(Timestamp::of_store(1, 0));
-        render::shown(&SetRecord { key, applied, condition, version, ttl_ms, size }, style)
+        render::shown(
+            &SetRecord { key, applied, condition, version, ttl_ms, pending: size == 2, size },
+            style,
+        )
     }
 
     #[test]
@@ -243,6 +259,14 @@ mod tests {
         assert_eq!(shown(true, None, 4, &Style::LINES), Default::default());
         assert_eq!(shown(true, None, 4, &Style::QUIET), Default::default());
         assert_eq!(shown(false, None, 4, &Style::LINES).1, "error: not stored: k exists\n");
+    }
+
+    #[test]
+    fn a_change_that_waits_at_a_leaf_is_noted_on_a_terminal_and_in_json() {
+        let on_terminal = Style { stderr_is_terminal: true, ..Style::PLAIN };
+        assert_eq!(shown(true, None, 2, &on_terminal).1, format!("{WAITS}\n"));
+        assert_eq!(shown(true, None, 2, &Style::PLAIN).1, "");
+        assert!(shown(true, None, 2, &Style::JSON).0.contains("\"ttl_ms\":30000,\"pending\":true}"));
     }
 
     #[test]

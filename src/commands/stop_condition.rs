@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::duration;
 use super::error::{CommandError, Kind};
 use super::exit::Exit;
-use super::process::signal::Signal;
+use crate::commands::process::signal::exit_of;
+use crate::platform::Signal;
 
 /// Why such a verb ends, other than by an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub(super) enum StopReason {
     TimedOut,
     /// The reader of the records has closed the output.
     OutputClosed,
+    /// A command has failed with this status.
+    CommandFailed(u8),
     /// A signal asks the verb to end.
     Signal(Signal),
 }
@@ -27,7 +30,8 @@ impl StopReason {
     /// [`Kind::Timeout`] if the time was over before the condition was met.
     pub(super) fn exit(self, missed: Option<String>, wait: Option<Duration>) -> Result<Exit, CommandError> {
         match (self, missed, wait) {
-            (Self::Signal(signal), ..) => Ok(signal.exit()),
+            (Self::Signal(signal), ..) => Ok(exit_of(signal)),
+            (Self::CommandFailed(code), ..) => Ok(Exit::Child(code)),
             (Self::TimedOut, Some(missed), Some(wait)) => {
                 let message = format!("timed out after {}: {missed}", duration::text(wait));
                 Err(CommandError::new(Kind::Timeout, message))

@@ -9,7 +9,9 @@ pub fn without_secret(url: &str) -> Cow<'_, str> {
     // The last @ ends the user, because a password may contain any character.
     let (user, place) = rest.split_at(rest.rfind('@').map_or(0, |at| at.saturating_add(1)));
     let user_shown = if user.contains([':', '/', '?', '#']) { "…@" } else { user };
-    let query = place.find(['?', '#']).filter(|_| !scheme.is_empty());
+    // The only query of brokers in a cluster.
+    let is_known = scheme == "kube://" && place.contains("?serviceaccount=");
+    let query = place.find(['?', '#']).filter(|_| !scheme.is_empty() && !is_known);
     let place_shown = query.and_then(|at| place.get(..=at));
     match place_shown {
         Some(place) => Cow::Owned(format!("{scheme}{user_shown}{place}…")),
@@ -39,6 +41,7 @@ mod tests {
             ("mqtt://ann@h/?password=secret&a=b", "mqtt://ann@h/?…"),
             ("ws://u:secret@h#secret", "ws://…@h#…"),
             ("mqtt://u:sec?ret@h", "mqtt://…@h"),
+            ("kube://c?token=secret", "kube://c?…"),
         ] {
             assert_eq!(without_secret(url), shown);
             assert!(has_secret(url), "{url}");
@@ -47,7 +50,20 @@ mod tests {
 
     #[test]
     fn other_words_are_unchanged() {
-        for word in ["", "mqtt://h", "mqtt://ann@h:1884", "ann@h", "h:1", "what?", "a#b", "://", "5s"] {
+        for word in [
+            "kube:",
+            "kube://ann@c/ns",
+            "kube://c?serviceaccount=me",
+            "",
+            "mqtt://h",
+            "mqtt://ann@h:1884",
+            "ann@h",
+            "h:1",
+            "what?",
+            "a#b",
+            "://",
+            "5s",
+        ] {
             assert_eq!(without_secret(word), word);
             assert!(!has_secret(word), "{word}");
         }

@@ -56,19 +56,19 @@ pub fn confirmation(text: impl FnOnce() -> String, version: Option<&Timestamp>, 
 /// Formats a negative result, such as a missing key, on standard error.
 #[must_use]
 pub fn negative(text: &str, style: &Style) -> Rendered {
-    labelled("error:", Paint::Error, text, style)
+    labeled("error:", Paint::Error, text, style)
 }
 
 /// Formats a warning on standard error.
 #[must_use]
 pub fn warning(text: &str, style: &Style) -> Rendered {
-    labelled("warning:", Paint::Warning, text, style)
+    labeled("warning:", Paint::Warning, text, style)
 }
 
 /// Formats a hint on standard error.
 #[must_use]
 pub fn hint(text: &str, style: &Style) -> Rendered {
-    labelled("hint:", Paint::Hint, text, style)
+    labeled("hint:", Paint::Hint, text, style)
 }
 
 /// Formats a message on standard error.
@@ -77,7 +77,7 @@ pub fn notice(text: &str, style: &Style) -> Rendered {
     if style.quiet { Rendered::default() } else { Rendered::stderr(format!("{}\n", lines(text, style, 0))) }
 }
 
-fn labelled(label: &str, how: Paint, text: &str, style: &Style) -> Rendered {
+fn labeled(label: &str, how: Paint, text: &str, style: &Style) -> Rendered {
     if style.quiet {
         return Rendered::default();
     }

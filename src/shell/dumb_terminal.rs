@@ -10,6 +10,9 @@ use super::line::is_open;
 use super::shared_state::SharedState;
 use super::streams::Streams;
 
+/// Prompt for a line that continues a quote, as in a POSIX shell (PS2).
+const CONTINUATION: &str = "> ";
+
 /// Reads lines in one thread; another thread restarts the input after Ctrl-C.
 pub struct DumbTerminal {
     state: Arc<SharedState>,
@@ -43,6 +46,8 @@ impl DumbTerminal {
                 text.pop_if(|last| *last == b'\n');
                 return String::from_utf8(text).map_or(Input::InvalidUtf8, Input::Line);
             }
+            // Shows that the line was read: a Ctrl-C from now on drops it.
+            self.write(CONTINUATION);
         }
     }
 

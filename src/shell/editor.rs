@@ -24,9 +24,8 @@ use super::line::is_open;
 use super::screen::LineOnScreen;
 use super::shared_state::SharedState;
 use super::streams::Streams;
-use crate::commands::interrupt_this_process;
-use crate::commands::process::job_control::{
-    JobSignal, JobSignals, KeyMode, is_terminal_in_line_mode, stop_this_job,
+use crate::platform::{
+    JobSignal, JobSignals, KeyMode, interrupt_this_process, is_terminal_in_line_mode, stop_this_job,
 };
 use crate::render::cut::{cut, width_of};
 use crate::render::style::{Paint, paint};
@@ -237,7 +236,6 @@ async fn follow_jobs(
 fn io_error(error: ReadlineError) -> io::Error {
     match error {
         ReadlineError::Io(error) => error,
-        ReadlineError::Errno(errno) => errno.into(),
         other => io::Error::other(other.to_string()),
     }
 }

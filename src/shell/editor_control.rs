@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::commands::interrupt_this_process;
+use crate::platform::interrupt_this_process;
 
 /// Why the editor leaves the terminal in the middle of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

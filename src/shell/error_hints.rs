@@ -19,7 +19,10 @@ pub fn at_prompt(hint: &str, definition: &Command) -> String {
         // A command of the system takes the options of the connection itself.
         return format!("\\! {hint}");
     }
-    let hint = hint.replace("-b URL", "\\c URL").replace("-b mqtt", "\\c mqtt").replace("-b ws", "\\c ws");
+    let schemes = ["URL", "mqtt", "ws", "kube"];
+    let hint = schemes.iter().fold(hint.to_owned(), |hint, scheme| {
+        hint.replace(&format!("-b {scheme}"), &format!("\\c {scheme}"))
+    });
     let mut parts = hint.split(PROGRAM);
     let mut adapted = parts.next().unwrap_or_default().to_owned();
     for part in parts {

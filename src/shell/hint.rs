@@ -1,4 +1,4 @@
-//! Hints in grey behind the cursor: the usage of the verb, or the rest of an earlier line (pure).
+//! Hints in gray behind the cursor: the usage of the verb, or the rest of an earlier line (pure).
 
 use super::backslash;
 use clap::{Arg, Command};

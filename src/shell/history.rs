@@ -1,8 +1,7 @@
 //! History file: the lines of earlier sessions, without values, readable by its owner only.
 
-use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use clap::Command;
@@ -10,6 +9,7 @@ use clap::Command;
 use super::redact;
 use crate::commands::lines::words::Word;
 use crate::commands::process::file;
+use crate::platform;
 
 /// How many lines remain when the file is truncated.
 const LINES_MAX: usize = 2_000;
@@ -67,12 +67,10 @@ impl History {
 
 fn append(path: &Path, line: &str) -> io::Result<()> {
     if let Some(directory) = path.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        platform::create_private_directory(directory)?;
     }
-    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-    if file.metadata()?.permissions().mode() & 0o777 != 0o600 {
-        file.set_permissions(Permissions::from_mode(0o600))?;
-    }
+    let mut file = platform::append_private(path)?;
+    platform::make_private(&file)?;
     // One write, so that the lines of two sessions do not interleave.
     file.write_all(line.as_bytes())
 }
@@ -96,10 +94,13 @@ fn unescaped(line: &str) -> String {
     out
 }
 
+// On Windows files have the permissions of their folder.
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::super::definition::sample;
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn lines_are_stored_without_values_for_their_owner_only() {

@@ -19,9 +19,10 @@ use super::text;
 use super::watches::Watches;
 use crate::client::Reconnect;
 use crate::clock;
-use crate::commands::process::signal::{Signal, Signals};
+use crate::commands::process::signal::exit_of;
 use crate::commands::url_secret::has_secret;
 use crate::commands::{CommandError, Exit, Kind, Session};
+use crate::platform::{Signal, Signals};
 use crate::render::Style;
 use crate::render::escape::escape;
 
@@ -34,13 +35,13 @@ const HUNG_UP: u8 = 129;
 /// Runs the prompt until its end.
 ///
 /// # Errors
-/// The first connection cannot be made, or there is no terminal.
+/// The first connection cannot be made, for another reason than that no broker answers; or there is no terminal.
 pub async fn run(setup: Setup) -> Result<Exit, CommandError> {
     LocalSet::new()
         .run_until(async {
             let mut shell = match Shell::start(setup).await? {
                 Ok(shell) => shell,
-                Err(signal) => return Ok(signal.exit()),
+                Err(signal) => return Ok(exit_of(signal)),
             };
             let exit = shell.read_lines().await;
             shell.end().await;
@@ -55,7 +56,8 @@ pub struct Shell {
     pub opened: OpenedSession,
     /// The context or URL of the current session; `None` for the command line's.
     destination: Option<String>,
-    pub connection: ConnectionInfo,
+    /// None if no broker has answered yet: then the session has no client.
+    pub connection: Option<ConnectionInfo>,
     editor: LineEditor,
     history: History,
     pub signals: Signals,
@@ -67,7 +69,7 @@ pub struct Shell {
     /// Whether a pipe or a file gets bare values.
     pub is_auto: bool,
     pub shows_timing: bool,
-    status_reporter: AbortHandle,
+    status_reporter: Option<AbortHandle>,
     /// Set when the prompt has to end after the current line.
     pub exit: Option<Exit>,
 }
@@ -82,7 +84,8 @@ pub struct ConnectionInfo {
 }
 
 impl Shell {
-    /// Connects and starts the editor. Returns the signal that arrived before the connection was made, if one did.
+    /// Connects and starts the editor. Returns the signal that arrived before the connection was made, if one did. Without a broker that
+    /// answers, it reports that and starts too.
     async fn start(setup: Setup) -> Result<Result<Self, Signal>, CommandError> {
         // First, because the editor installs its own handlers on top of these and restores these afterwards.
         let mut signals =
@@ -93,18 +96,22 @@ impl Shell {
             signal = signals.next() => Ok(Err(signal)),
         };
         let connection = match result {
-            Ok(Ok(connection)) => connection,
+            Ok(Ok(connection)) => Ok(connection),
             Ok(Err(signal)) => {
                 close(opened).await;
                 return Ok(Err(signal));
             }
+            Err(error) if matches!(error.kind, Kind::Unavailable | Kind::Timeout) => Err(error),
             Err(error) => {
                 close(opened).await;
                 return Err(error);
             }
         };
         let state = Arc::new(SharedState::new(setup.definition.clone(), Arc::clone(&setup.contexts)));
-        show_connection(&state, &opened);
+        match &connection {
+            Ok(_) => show_connection(&state, &opened),
+            Err(_) => state.set_connection(text::NOT_CONNECTED, None, opened.url.as_deref()),
+        }
         let (history, lines) = History::open(setup.history.clone());
         let color = setup.style.color_stdout;
         let no_terminal = |error| CommandError::new(Kind::File, format!("cannot use the terminal: {error}"));
@@ -114,13 +121,20 @@ impl Shell {
         setup.trace_output.attach(screen.clone());
         let printer = Printer::new(setup.streams, state, screen, color);
         let watches = Watches::default();
-        let status_reporter = report_status(&opened.session, &watches, &printer).await?;
+        let status_reporter = match &connection {
+            Ok(_) => Some(report_status(&opened.session, &watches, &printer).await?),
+            Err(error) => {
+                // The greeting says what to do.
+                printer.error(&text::without_serve(error), &setup.style);
+                None
+            }
+        };
         let (style, is_auto) = (setup.style, setup.is_auto);
         Ok(Ok(Self {
             setup,
             opened,
             destination: None,
-            connection,
+            connection: connection.ok(),
             editor,
             history,
             signals,
@@ -136,7 +150,11 @@ impl Shell {
     }
 
     async fn read_lines(&mut self) -> Exit {
-        self.printer.text(&text::greeting(&self.describe_connection()));
+        let state = match &self.connection {
+            Some(connection) => self.describe_connection(connection),
+            None => text::first_steps(&escape(self.opened.broker.as_bytes())),
+        };
+        self.printer.text(&text::greeting(&state));
         loop {
             self.editor.request();
             let mut is_canceled = false;
@@ -151,7 +169,7 @@ impl Shell {
                         Signal::Interrupt => self.editor.clear(),
                         signal => {
                             self.editor.stop().await;
-                            return signal.exit();
+                            return exit_of(signal);
                         }
                     },
                 }
@@ -185,8 +203,8 @@ impl Shell {
     }
 
     /// Describes the broker and the context of the session.
-    pub fn describe_connection(&self) -> String {
-        let ConnectionInfo { client_id, elapsed_ms, .. } = &self.connection;
+    pub fn describe_connection(&self, connection: &ConnectionInfo) -> String {
+        let ConnectionInfo { client_id, elapsed_ms, .. } = connection;
         let client_id = escape(client_id.as_bytes());
         let context = self.opened.context.as_ref().map_or_else(String::new, |context| {
             let note = if context.is_read_only { ", read-only" } else { "" };
@@ -199,7 +217,7 @@ impl Shell {
     }
 
     async fn end(mut self) {
-        self.status_reporter.abort();
+        self.status_reporter.iter().for_each(AbortHandle::abort);
         self.release_locks().await;
         self.watches.stop_all(&self.printer);
         close(self.opened).await;
@@ -220,7 +238,7 @@ impl Shell {
     /// # Errors
     /// The connection cannot be made; or the keys of the current session would be lost, and it is not `is_forced`.
     pub async fn connect(&mut self, destination: Option<&str>, is_forced: bool) -> Result<(), CommandError> {
-        if self.opened.is_transient && !is_forced {
+        if self.connection.is_some() && self.opened.is_transient && !is_forced {
             let argument = destination.map_or_else(String::new, |destination| {
                 format!(" {}", if has_secret(destination) { "URL" } else { destination })
             });
@@ -234,10 +252,13 @@ impl Shell {
             Ok(connection) => connection,
             Err(error) => {
                 close(opened).await;
-                return Err(error.cause(format!("still using {}", self.opened.broker)));
+                return Err(match &self.connection {
+                    Some(_) => error.cause(format!("still using {}", self.opened.broker)),
+                    None => error,
+                });
             }
         };
-        self.status_reporter.abort();
+        self.status_reporter.iter().for_each(AbortHandle::abort);
         self.release_locks().await;
         match self.watches.stop_all(&self.printer) {
             0 => {}
@@ -245,11 +266,12 @@ impl Shell {
             count => self.printer.message(&format!("{count} watches stopped")),
         }
         close(std::mem::replace(&mut self.opened, opened)).await;
-        self.connection = connection;
+        let connected = self.describe_connection(&connection);
+        self.connection = Some(connection);
         self.destination = destination;
         show_connection(&self.printer.state, &self.opened);
-        self.status_reporter = report_status(&self.opened.session, &self.watches, &self.printer).await?;
-        self.printer.message(&self.describe_connection());
+        self.status_reporter = Some(report_status(&self.opened.session, &self.watches, &self.printer).await?);
+        self.printer.message(&connected);
         Ok(())
     }
 }

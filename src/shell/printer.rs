@@ -53,7 +53,7 @@ impl Printer {
         (self.streams.words)(&format!("{line}\n"), false);
     }
 
-    /// Prints a secondary message in grey.
+    /// Prints a secondary message in gray.
     pub fn dim_message(&self, line: &str) {
         (self.streams.words)(&format!("{}\n", paint(line, Paint::Dim, self.color)), self.color);
     }

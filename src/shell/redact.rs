@@ -14,7 +14,7 @@ const WITH_VALUE: [&str; 3] = ["set", "vdel", "raw"];
 /// Returns a line without its values: those of `set` and `vdel`, and the words of `raw` behind verb and key.
 ///
 /// Returns `None` for a line that must not be stored: one that begins with a blank, as in bash; one that is not valid,
-/// because a value in it would not be recognised; and one that contains another command with a value, or a password in a
+/// because a value in it would not be recognized; and one that contains another command with a value, or a password in a
 /// URL.
 #[must_use]
 pub fn redacted(line: &str, definition: &Command, is_valid: &dyn Fn(Vec<Word>) -> bool) -> Option<String> {

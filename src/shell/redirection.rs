@@ -3,17 +3,14 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use tokio::process::{Child, Command as SystemCommand};
 
 use crate::commands::process::{child, file};
 use crate::commands::{CommandError, Kind};
-
-/// The shell that runs the commands of `|` and `\!`.
-pub const SHELL: &str = "/bin/sh";
+use crate::platform;
 
 /// The destination of a redirected output.
 #[derive(Debug)]
@@ -36,7 +33,7 @@ impl Redirection {
     /// Collects the output for a file.
     #[must_use]
     pub fn to_file(path: Vec<u8>) -> Self {
-        Self::File { path: OsString::from_vec(path).into(), bytes: Vec::new() }
+        Self::File { path: platform::os_string(path).into(), bytes: Vec::new() }
     }
 
     pub fn write(&mut self, data: &[u8]) -> io::Result<()> {
@@ -82,21 +79,20 @@ pub async fn page(pager: Vec<u8>, text: &[u8]) -> Result<bool, CommandError> {
 
 /// Starts a command. Returns its standard input too.
 fn start(line: Vec<u8>) -> Result<(Child, File), CommandError> {
-    let mut command = SystemCommand::new(SHELL);
-    command.arg("-c").arg(OsString::from_vec(line)).stdin(Stdio::piped());
+    let mut command = SystemCommand::from(platform::shell_command(&platform::os_string(line)));
+    command.stdin(Stdio::piped());
     let mut child = command.spawn().map_err(cannot_run)?;
     // A verb emits its records synchronously, so the pipe has to block.
     let input = child.stdin.take().ok_or_else(|| io::ErrorKind::BrokenPipe.into());
-    let input = input.and_then(tokio::process::ChildStdin::into_owned_fd).map_err(cannot_run)?;
-    Ok((child, input.into()))
+    let input = input.and_then(platform::blocking_stdin).map_err(cannot_run)?;
+    Ok((child, input))
 }
 
-/// Runs a program in the foreground of the terminal; `line` is its `-c`. Returns its exit code if that is not zero.
-pub async fn run_program(program: OsString, line: Option<&str>) -> Result<Option<i32>, CommandError> {
-    let mut command = SystemCommand::new(program);
-    if let Some(line) = line {
-        command.arg("-c").arg(line);
-    }
+/// Runs a line of the shell in the foreground of the terminal; without one, the login shell. Returns its exit code if that is
+/// not zero.
+pub async fn run_program(line: Option<&str>, login_shell: OsString) -> Result<Option<i32>, CommandError> {
+    let command = line.map(|line| platform::shell_command(line.as_ref()));
+    let mut command = SystemCommand::from(command.unwrap_or_else(|| Command::new(login_shell)));
     let child = command.spawn().map_err(cannot_run)?;
     Ok(wait(child).await?.filter(|code| *code != 0))
 }

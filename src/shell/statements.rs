@@ -16,10 +16,11 @@ use crate::client::{Access, Outcome};
 use crate::clock;
 use crate::commands::lines::words::{Word, has_escape_in_path};
 use crate::commands::process::file;
-use crate::commands::process::signal::{Signal, Signals};
+use crate::commands::process::signal::{exit_of, write_error_of};
 use crate::commands::{
     Command, CommandError, Emit, Exit, Kind, LockArgs, Place, Session, acquire_in_background, duration,
 };
+use crate::platform::{Signal, Signals};
 use crate::protocol::Key;
 use crate::render::escape::escape;
 use crate::render::{Format, Record, Style};
@@ -104,7 +105,7 @@ impl Shell {
             match pending {
                 None => return,
                 Some(Signal::Interrupt) => {}
-                Some(signal) => self.exit = Some(signal.exit()),
+                Some(signal) => self.exit = Some(exit_of(signal)),
             }
         }
     }
@@ -125,6 +126,12 @@ impl Shell {
             ParsedLine::Help => return self.show(&text::help(&self.setup.definition), target).await,
             ParsedLine::Show(text) => return self.show(&text, target).await,
         };
+        if self.connection.is_none() && !command.is_offline() {
+            match self.connect_or_cancel(None, false).await? {
+                End::Done => {}
+                end => return Ok(end),
+            }
+        }
         if has_escape_in_path(statement) && !style.quiet {
             self.printer
                 .dim_message("note: double quotes interpret \\t and \\n; single quotes keep a backslash");
@@ -195,7 +202,7 @@ impl Shell {
                         let key = escape(key.as_bytes());
                         self.printer.message(&format!("\ncanceled; the release of {key} is not confirmed"));
                     }
-                    signal => self.exit = Some(signal.exit()),
+                    signal => self.exit = Some(exit_of(signal)),
                 }
                 Ok(End::Canceled)
             }
@@ -268,8 +275,10 @@ impl Shell {
         // Such a verb listens to signals itself and ends in order, so the first one is left to it.
         let mut ends_itself = command.handles_signals();
         let ends_with_output = matches!(command, Command::Bench(_));
-        // An editor has the whole screen.
-        let _held = matches!(command, Command::Edit(_)).then(|| self.printer.hold_background());
+        // An editor has the whole screen, and the answer to a question stands behind it.
+        let _held = command.asks().then(|| self.printer.hold_background());
+        // A verb of many writes reports its progress before the first one.
+        let is_bulk = command.is_bulk();
         let reached = RefCell::new(String::new());
         let mut emit_and_note = |record: &dyn Record| {
             if let Some(progress) = record.progress() {
@@ -295,11 +304,13 @@ impl Shell {
                         }
                     }
                     signal => {
+                        let has_begun = !is_bulk || !reached.borrow().is_empty();
+                        let access = if has_begun { access } else { Access::Read };
                         self.report_canceled(access, signal, &reached.borrow(), style);
                         if signal != Signal::Interrupt {
-                            self.exit = Some(signal.exit());
+                            self.exit = Some(exit_of(signal));
                         }
-                        return Ok((End::Canceled, signal.exit()));
+                        return Ok((End::Canceled, exit_of(signal)));
                     }
                 },
             }
@@ -309,7 +320,7 @@ impl Shell {
     /// Reports a verb that a signal has canceled; `reached` is its last progress, if it reports any.
     fn report_canceled(&self, access: Access, signal: Signal, reached: &str, style: &Style) {
         // The terminal has echoed ^C, and the cursor is behind it.
-        match (access, signal.write_error()) {
+        match (access, write_error_of(signal)) {
             (Access::Write, Some(error)) if style.format == Format::Json => {
                 self.printer.message("");
                 let error =
@@ -338,7 +349,7 @@ impl Shell {
             signal = self.signals.next() => {
                 match signal {
                     Signal::Interrupt => self.printer.message("\ncanceled waiting for the lock"),
-                    signal => self.exit = Some(signal.exit()),
+                    signal => self.exit = Some(exit_of(signal)),
                 }
                 return Ok(End::Canceled);
             }
@@ -400,11 +411,8 @@ impl Shell {
             BackslashCommand::Locks => self.list(self.locks.list(), "no lock is held"),
             BackslashCommand::Include(file) => return self.include(file, depth).await,
             BackslashCommand::System(line) => {
-                let program = match line {
-                    Some(_) => redirection::SHELL.into(),
-                    None => self.setup.login_shell.clone(),
-                };
-                let code = redirection::run_program(program, line.as_deref()).await?;
+                let login_shell = self.setup.login_shell.clone();
+                let code = redirection::run_program(line.as_deref(), login_shell).await?;
                 self.printer.begin_line();
                 if let Some(code) = code {
                     self.printer.dim_message(&format!("exit code {code}"));
@@ -425,7 +433,7 @@ impl Shell {
             result = self.connect(destination, is_forced) => Some(result),
             signal = signals.next() => {
                 if signal != Signal::Interrupt {
-                    self.exit = Some(signal.exit());
+                    self.exit = Some(exit_of(signal));
                 }
                 None
             }
@@ -434,17 +442,23 @@ impl Shell {
         match result {
             Some(result) => result.map(|()| End::Done),
             None => {
-                let broker = escape(self.opened.broker.as_bytes());
-                self.printer.message(&format!("\ncanceled; still using {broker}"));
+                let state = match &self.connection {
+                    Some(_) => format!("still using {}", escape(self.opened.broker.as_bytes())),
+                    None => text::NOT_CONNECTED.to_owned(),
+                };
+                self.printer.message(&format!("\ncanceled; {state}"));
                 Ok(End::Canceled)
             }
         }
     }
 
     fn show_connection(&self) {
-        let age = clock::monotonic().saturating_duration_since(self.connection.since);
+        let Some(connection) = &self.connection else {
+            return self.printer.message(&text::first_steps(&escape(self.opened.broker.as_bytes())));
+        };
+        let age = clock::monotonic().saturating_duration_since(connection.since);
         let age = duration::of_ms(age.as_secs().saturating_mul(1000));
-        self.printer.message(&self.describe_connection());
+        self.printer.message(&self.describe_connection(connection));
         let state = if self.printer.state.is_offline() { "offline, reconnecting" } else { "connected" };
         let (watches, locks) = (self.watches.count(), self.locks.keys().len());
         self.printer.message(&format!("{state}; session open for {age}, watches: {watches}, locks: {locks}"));

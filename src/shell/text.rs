@@ -4,6 +4,10 @@ use clap::Command;
 
 use super::backslash;
 use super::definition;
+use crate::commands::CommandError;
+
+/// The state of a prompt for which no broker has answered yet.
+pub const NOT_CONNECTED: &str = "not connected";
 
 /// Returns the help that `\?` and `help` print.
 #[must_use]
@@ -36,11 +40,30 @@ Quotes:
 
 Ctrl-C clears the line or cancels the running command. Ctrl-D exits and
 releases locks. Ctrl-R searches the history, Tab completes, Right accepts the
-grey hint. The history omits the values of set and vdel, and lines that are
+gray hint. The history omits the values of set and vdel, and lines that are
 invalid, begin with a blank or contain a password.
 ",
     );
     out
+}
+
+/// Returns the state of a prompt without a connection, and what leads to one; `broker` is the one that has not answered.
+#[must_use]
+pub fn first_steps(broker: &str) -> String {
+    format!(
+        "{NOT_CONNECTED}; one of these connects:
+  \\c kube:      the broker of Azure IoT Operations, by kubectl
+  \\c HOST:1883  another broker; mqtts://HOST:8883 with TLS
+  mqkv serve    in another terminal: a broker of your own; then \\c
+Each command and \\c try {broker} again"
+    )
+}
+
+/// Returns an error without the hints that [`first_steps`] repeats.
+#[must_use]
+pub fn without_serve(error: &CommandError) -> CommandError {
+    let hints = error.hints.iter().filter(|hint| !hint.contains("mqkv serve")).cloned().collect();
+    CommandError { hints, ..error.clone() }
 }
 
 /// Returns the text of the first screen: the connection, then how to get help and how to exit.

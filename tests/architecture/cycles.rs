@@ -175,7 +175,7 @@ pub struct FolderTie {
     pub imports: BTreeMap<String, String>,
 }
 
-/// Returns every folder that is part of a cycle of neighbours. A file `x.rs` and the folder `x/` are one; what a parent's own
+/// Returns every folder that is part of a cycle of neighbors. A file `x.rs` and the folder `x/` are one; what a parent's own
 /// file imports from its children is no import of the folder.
 pub fn folder_cycles(graph: &Graph<'_>) -> Vec<FolderTie> {
     let mut folders = BTreeMap::<String, BTreeMap<String, (String, usize, String)>>::new();

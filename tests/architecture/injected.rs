@@ -200,7 +200,7 @@ fn a_crate_in_its_owner_is_not_reported() {
     let rules = rules_broken_by(&[
         ("core/src/client/transport.rs", "use rumqttc::Client;"),
         ("core/src/mqtt/oracle.rs", "use rumqttc::mqttbytes;"),
-        ("core/src/ledger/file/directory.rs", "use rustix::fs::fadvise;"),
+        ("core/src/platform/unix/file.rs", "use rustix::fs::fadvise;"),
         ("src/render/json/writer.rs", "use serde_json::Value;"),
         ("core/src/protocol/topic.rs", "use hex::encode;"),
         ("src/render/encoding.rs", "use hex::encode;"),
@@ -234,6 +234,20 @@ fn a_file_over_its_length_is_reported_with_its_length_and_tests_do_not_count() {
     let found = violations(&[(path, &long(LINES_MAX + 1))]);
     let [found] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!(found.to_string(), "core/src/store/mod.rs:601: Length: 601 lines, over 600");
+}
+
+#[test]
+fn code_for_one_system_outside_the_module_platform_is_reported() {
+    for code in [
+        "#[cfg(unix)] fn f() {}",
+        "#[cfg(not(target_os = \"linux\"))] fn f() {}",
+        "use std::os::fd::AsFd;",
+        "fn f() { std::os::unix::fs::chown(); }",
+    ] {
+        assert_eq!(rules_broken_in("core/src/net/secret.rs", code), [(Rule::System, 2)], "{code}");
+        assert_eq!(rules_broken_in("core/src/platform/unix/file.rs", code), [], "{code}");
+        assert_eq!(rules_broken_in("core/src/net/secret.rs", &format!("#[cfg(test)] {code}")), [], "{code}");
+    }
 }
 
 #[test]

@@ -25,6 +25,9 @@ const SERDE_PATHS: &[&str] = &[
     "with",
 ];
 
+/// The conditions that depend on the operating system.
+const SYSTEM_CONDITIONS: &[&str] = &["unix", "windows", "target_os", "target_family"];
+
 /// Names from the root of the crate, or as they are written in a file.
 pub type Path = Vec<String>;
 
@@ -288,6 +291,15 @@ impl<'ast> Visit<'ast> for Source {
     fn visit_attribute(&mut self, attribute: &'ast Attribute) {
         if attribute.path().is_ident("serde") {
             self.scan_serde(attribute);
+        }
+        if let Meta::List(condition) = &attribute.meta
+            && condition.path.is_ident("cfg")
+        {
+            let text = condition.tokens.to_string();
+            for system in SYSTEM_CONDITIONS.iter().filter(|system| text.contains(*system)) {
+                let path = ["cfg", system].map(str::to_owned).to_vec();
+                self.add(path, Kind::Path, condition.span().start().line);
+            }
         }
         visit::visit_attribute(self, attribute);
     }

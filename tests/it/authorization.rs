@@ -84,6 +84,8 @@ fn rules_limit_which_keys_a_client_reads_and_writes() {
     assert!(!run(&place, &server, "keys -u chief --password-file password").contains("left out"));
     let exported = run(&place, &server, "export -i press");
     assert!(exported.contains("exported 3 keys\n") && exported.contains(left_out), "{exported}");
+    let dry_run = run(&place, &server, "del --pattern * --dry-run -i press");
+    assert!(dry_run.contains(left_out) && dry_run.contains("would delete 3 keys\n"), "{dry_run}");
     let refused = |id: &str, verb: &str, key: &str| {
         let (outcome, method) = match verb {
             "read" => ("", "Read"),
@@ -104,6 +106,16 @@ fn rules_limit_which_keys_a_client_reads_and_writes() {
         let key = if line.starts_with("press ") { "shared" } else { "press/a" };
         assert_eq!(server.log_line_with("may not"), format!("{line} the key {key}: no rule allows it"));
     }
+    let deleted = run(&place, &server, "del --pattern * --yes -i press");
+    let expected = "deleted 2 keys\nerror: not authorized: client id press may not write the key shared\n  \
+                    1 of 3 keys failed: shared\n";
+    assert!(
+        deleted.contains(left_out) && deleted.contains(expected) && deleted.ends_with("--- exit 77\n"),
+        "{deleted}"
+    );
+    let left = run(&place, &server, "keys --sort -u chief --password-file password");
+    assert_eq!(left, "--- stdout\nhidden\nshared\n--- exit 0\n");
+    assert!(server.log_line_with("may not").contains("shared"));
     let url = format!("mqtt://127.0.0.1:{}", server.port(0));
     place.run(&["get", "--key-hex", "ff0a", "-i", "press", "-b", &url]);
     let line = server.log_line_with("may not");
@@ -270,6 +282,33 @@ fn the_store_publishes_no_answer_to_a_topic_that_the_client_may_not_publish_to()
     assert_eq!(send_request("clients/press/answers"), 0);
     let line = server.log_line_with("may not");
     assert_eq!(line, "press may not have its answer published to clients/guest/answers: no rule allows it");
+}
+
+#[test]
+fn a_watch_of_a_prefix_reports_the_keys_that_the_rules_in_force_allow() {
+    let place = place();
+    let server = serve(&place);
+    let url = format!("mqtt://127.0.0.1:{}", server.port(0));
+    let set = |key: &str, value: &str| {
+        let words = format!("set {key} {value} -u chief --password-file password -q");
+        assert_eq!(run(&place, &server, &words), "--- exit 0\n");
+    };
+    set("press/a", "1");
+    set("press-2/a", "1");
+    let words = ["watch", "--prefix", "press", "-i", "press", "-c", "2", "-b", &url];
+    let watch = StreamedProcess::start(&mut place.command(&words));
+    assert!(watch.line().ends_with("CURRENT\tpress/a\t1"));
+    set("press-2/b", "2");
+    set("press/b", "2");
+    assert!(watch.line().ends_with("SET\tpress/b\t2"));
+    place.write("rules", RULES.replace("TAIL", TAIL).replace("{principal.clientId}/*", "press-2/*"));
+    server.signal(Signal::SIGHUP);
+    server.log_line_with("rules reloaded");
+    set("press/a", "3");
+    set("press-2/b", "3");
+    let (lines, errors, code) = watch.end();
+    assert!(lines.len() == 1 && lines[0].ends_with("SET\tpress-2/b\t3"), "{lines:?}");
+    assert_eq!((errors, code), (vec![], Some(0)));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::common::fake_broker::{FakeBroker, answer};
 use super::common::wire::Publish;
 
 const UNKNOWN: &str = "  the write may or may not have happened\n";
-const SYNCHRONISE: &str = "hint: synchronize the clocks of this machine and of the broker with NTP\n";
+const SYNCHRONIZE: &str = "hint: synchronize the clocks of this machine and of the broker with NTP\n";
 
 /// Runs a line against a store that answers with this payload and these properties. A property `+N` stands for a
 /// version N milliseconds ahead of the one in the request.
@@ -115,9 +115,9 @@ fn a_version_more_than_a_minute_ahead_is_an_error() {
             && shown.contains(" s ahead of this machine's; the limit is 60 s\n")
     };
     let shown = run("get k", "$1\r\nv\r\n", &[("__ts", "+90000")]);
-    assert!(ahead(&shown) && shown.ends_with(&format!("60 s\n{SYNCHRONISE}--- exit 76\n")), "{shown}");
+    assert!(ahead(&shown) && shown.ends_with(&format!("60 s\n{SYNCHRONIZE}--- exit 76\n")), "{shown}");
     let shown = run("set k v", "+OK\r\n", &[("__ts", "+90000")]);
-    assert!(ahead(&shown) && shown.ends_with(&format!("{UNKNOWN}{SYNCHRONISE}--- exit 76\n")), "{shown}");
+    assert!(ahead(&shown) && shown.ends_with(&format!("{UNKNOWN}{SYNCHRONIZE}--- exit 76\n")), "{shown}");
 }
 
 #[test]

@@ -243,6 +243,7 @@ fn no_verb_writes_in_a_read_only_context() {
     for words in [
         &["set", "k", "v"][..],
         &["del", "k"],
+        &["del", "--pattern", "*", "--yes"],
         &["vdel", "k", "v"],
         &["lock", "k", "true"],
         &["lock", "k", "--once"],
@@ -253,7 +254,8 @@ fn no_verb_writes_in_a_read_only_context() {
     ] {
         assert_eq!(shown(&place, &[&["-x", "prod"], words].concat()), refused, "{words:?}");
     }
-    for words in [&["get", "k"][..], &["keys"], &["raw", "GET", "k"], &["ping"], &["holder", "k"]] {
+    let reads = [&["get", "k"][..], &["keys"], &["raw", "GET", "k"], &["ping"], &["holder", "k"]];
+    for words in [&reads[..], &[&["del", "--pattern", "*", "--dry-run"]]].concat() {
         let shown = place.run(&[&["-x", "prod"], words].concat());
         assert!(!shown.contains("read-only"), "{words:?}: {shown}");
     }

@@ -254,7 +254,7 @@ async fn each_endpoint_reports_its_status() {
         let status = status.unwrap();
         assert_eq!((status.is_leader, status.has_leader), (index == leader, true));
         assert!(status.database_bytes >= status.used_bytes && status.used_bytes > 0, "{status:?}");
-        // The tests run with Debian's etcd, and with one that `.ci/etcd` has chosen for its reads.
+        // The tests run with Debian's etcd, and with one that `.ci/run` has chosen for its reads.
         let is_chosen = chosen_program().is_some();
         assert_eq!((status.alarms.len(), has_stale_read_fix(&status.version)), (0, is_chosen), "{status:?}");
     }

@@ -78,6 +78,28 @@ fn a_change_that_loses_is_reported_at_both_nodes_and_its_value_kept() {
 }
 
 #[test]
+fn a_set_at_a_leaf_without_a_link_reports_that_its_change_waits_for_the_root() {
+    let place = Place::new();
+    let mut root = Node::root(&place, &[]);
+    let leaf = root.leaf("press-7");
+    root.wait_synchronized("press-7");
+    let waits = |key: &str| {
+        let shown = leaf.run(&["set", key, "1", "-j"]);
+        assert!(shown.contains("\"applied\":true"), "{shown}");
+        shown.contains("\"pending\":true")
+    };
+    assert!(!waits("line/1"));
+    root.kill();
+    wait_until("the leaf has noticed the loss", || waits("line/1").then_some(()));
+    assert!(!waits("other"), "the key takes no part");
+    let shown = leaf.run(&["raw", "SET", "line/1", "2", "--trace"]);
+    assert!(!shown.contains("mqkv-pending"), "the request does not ask for it: {shown}");
+    root.start_again();
+    root.wait_for("line/1", "2");
+    wait_until("the change does not wait", || (!waits("line/1")).then_some(()));
+}
+
+#[test]
 fn no_change_is_lost_when_a_node_is_killed() {
     let place = Place::new();
     let mut root = Node::root(&place, &[]);

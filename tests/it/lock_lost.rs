@@ -127,6 +127,19 @@ fn a_command_is_killed_before_the_lease_ends_if_the_store_is_stopped() {
 }
 
 #[test]
+fn a_lock_that_is_lost_without_a_connection_reports_why_there_is_none() {
+    let mut bench = Bench::new();
+    let words = ["lock", "deploy", "--ttl", "3s", "--kill-after", "500ms", "--", "sh", "-c"];
+    let holder = bench.start(&[&words[..], &["echo up > up; sleep 60"]].concat());
+    bench.line_in("up");
+    bench.server.kill();
+    let exit = holder.end();
+    assert_eq!(exit.code, Some(125));
+    let cause = format!("\n  lost the connection to 127.0.0.1:{}: connection refused", bench.server.port());
+    assert!(exit.errors.contains(&cause), "{exit:?}");
+}
+
+#[test]
 fn a_command_that_ends_on_sigterm_is_not_killed() {
     let bench = Bench::new();
     let script = "trap 'echo > sigterm; exit 6' TERM; echo > held; while :; do sleep 0.01; done";

@@ -1,4 +1,7 @@
 //! Tests that start processes: the built binary in an isolated environment.
+//!
+//! On Unix only: they use signals, pseudo-terminals and descriptors. `tests/portable` runs on any system.
+#![cfg(unix)]
 #![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)] // clippy.toml exempts test functions only, not the helpers that they share
 
 #[path = "../watchdog/mod.rs"]
@@ -32,7 +35,9 @@ mod common;
 mod completion;
 mod configuration;
 mod contexts;
+mod data_copy;
 mod decode;
+mod del_pattern;
 mod docs;
 mod doctor;
 mod early_packets;
@@ -68,6 +73,7 @@ mod hangs;
 mod help;
 mod idle_sessions;
 mod interrupted;
+mod kube;
 mod library_tls;
 mod limits;
 mod lock;

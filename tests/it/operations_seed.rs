@@ -309,7 +309,9 @@ fn ctrl_z_stops_a_script_that_runs_a_store_and_its_command_and_bg_continues_all(
     let place = Place::new();
     let mqkv = env!("CARGO_BIN_EXE_mqkv");
     place.write("outer", format!("{mqkv} serve --exec -- sh inner; echo over"));
-    place.write("inner", "echo begun; while [ ! -e end ]; do sleep 0.1; done");
+    make_fifo(&place.path("end"));
+    // It starts no program: a shell that starts one does not stop while that one is stopped, in any terminal.
+    place.write("inner", "echo begun; read -r line < end");
     let terminal = Terminal::in_shell(&["bash", "--norc", "--noprofile", "-i"], &place, &["ping", "-h"]);
     terminal.ends_with("$");
     terminal.line("sh outer");

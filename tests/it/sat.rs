@@ -305,6 +305,83 @@ fn the_prompt_re_authenticates() {
     assert_eq!(broker.broker.count(), 1);
 }
 
+/// Returns a JSON Web Token with these claims, and one that is `expires_in_s` seconds from its end.
+fn jwt(subject: &str, audience: &str, expires_in_s: i64) -> String {
+    use base64::Engine;
+    let part = |text: &str| base64::prelude::BASE64_URL_SAFE_NO_PAD.encode(text);
+    let now_s = i64::try_from(mqkv::clock::wall_ms() / 1000).unwrap();
+    let (from, to) = (now_s - 24 * 3600, now_s + expires_in_s);
+    let claims =
+        format!(r#"{{"sub":"{subject}","aud":["{audience}"],"iat":{from},"nbf":{from},"exp":{to}}}"#);
+    format!("{}.{}.{}", part(r#"{"alg":"RS256"}"#), part(&claims), part("signature"))
+}
+
+const ACCOUNT: &str = "system:serviceaccount:plant:client";
+
+#[test]
+fn the_error_of_a_rejected_token_shows_what_the_token_states_and_never_the_token() {
+    let place = Place::new();
+    let broker = Kubernetes::start(|_| 0x87, |_, _| {});
+    let run = |token: &str| {
+        place.write("token", token);
+        let shown = place.run_at(&broker.broker.url(), &["get", "k", "--sat-file", "token"]);
+        assert!(shown.ends_with("--- exit 77\n") && !shown.contains(token), "{shown}");
+        let hints: Vec<_> = shown.lines().filter_map(|line| line.strip_prefix("hint: ")).collect();
+        hints.iter().map(|hint| (*hint).to_owned()).collect::<Vec<_>>()
+    };
+    let expired = run(&jwt(ACCOUNT, "aio-internal", -3 * 3600 - 60));
+    assert!(expired[0].starts_with("the token in token expired 3 h ago (20"), "{expired:?}");
+    assert!(expired[0].ends_with("Z): get another one, or correct the clock") && expired.len() == 1);
+    let other = run(&jwt(ACCOUNT, "https://kubernetes.default.svc", 23 * 3600 + 60));
+    assert_eq!(
+        other,
+        [
+            "check whether the broker accepts the account plant/client: the token in token is valid for 23 h more",
+            "the token in token is for the audience https://kubernetes.default.svc; the broker of Azure IoT Operations \
+             requires aio-internal",
+        ]
+    );
+    let hostile = run(&jwt("\\u001b[2J", "aio-internal", 23 * 3600 + 60));
+    assert!(hostile[0].contains("the account \\x1B[2J"), "{hostile:?}");
+    assert_eq!(
+        run("opaque"),
+        ["token contains no JSON Web Token (JWT), as Kubernetes issues them: check the file of --sat-file"]
+    );
+}
+
+#[test]
+fn doctor_shows_account_audience_and_expiry_of_the_token() {
+    let place = Place::new();
+    let [long, late] = [23 * 3600 + 60, 300].map(|left_s| jwt(ACCOUNT, "aio-internal", left_s));
+    place.write("tokens", format!("pod {long}\npod {late}\npod opaque\n"));
+    let server = Server::start(&place, &["-q", "--sat-tokens", "tokens"]);
+    let run = |token: &str, options: &[&str]| {
+        place.write("token", token);
+        let words = [&["doctor", "--read-only", "--sat-file", "token"], options].concat();
+        let shown = place.run_at(&server.url(), &words);
+        assert!(shown.ends_with("--- exit 0\n") && (token == "opaque" || !shown.contains(token)), "{shown}");
+        shown
+    };
+    let check = |shown: &str| shown.lines().find(|line| line.contains("\ttoken\t")).unwrap().to_owned();
+    let shown = check(&run(&long, &[]));
+    assert!(shown.starts_with("ok\t"), "{shown}");
+    assert!(shown.ends_with("\tplant/client; for the audience aio-internal; expires in 23 h"), "{shown}");
+    let shown = run(&late, &[]);
+    assert!(check(&shown).contains("\tthe token expires in "), "{shown}");
+    assert!(check(&shown).starts_with("warn\t"), "{shown}");
+    assert!(shown.contains("hint: get another token: kubectl create token "), "{shown}");
+    assert!(check(&run("opaque", &[])).ends_with("\tnot a JSON Web Token (JWT)"));
+    let shown = run(&long, &["-j"]);
+    let json = shown.lines().find(|line| line.contains("\"check\":\"token\"")).unwrap();
+    for member in [
+        r#""subject":"system:serviceaccount:plant:client""#,
+        r#""audiences":["aio-internal"]"#,
+        r#""expires":"20"#,
+    ] {
+        assert!(json.contains(member), "{json}");
+    }
+}
+
 #[test]
 fn a_single_request_sends_its_token_once_unmodified() {
     let place = Place::new();

@@ -7,7 +7,9 @@ use std::time::Duration;
 use mqkv::clock::monotonic;
 use nix::sys::signal::Signal;
 
-use super::common::{CTRL_C, ENTER, HOME, Place, RIGHT, Server, TAB, Terminal, UP};
+use super::common::{
+    CTRL_C, ENTER, HOME, LoggedServer, Place, RIGHT, Server, TAB, Terminal, UP, reserved_port,
+};
 
 /// Starts a prompt on an embedded store.
 fn embedded(place: &Place) -> Terminal {
@@ -484,11 +486,38 @@ fn exit_and_quit_end_the_prompt() {
 }
 
 #[test]
-fn an_unavailable_broker_is_reported_at_once() {
+fn without_a_broker_that_answers_the_prompt_shows_what_leads_to_one_and_the_next_line_connects() {
     let place = Place::new();
-    let mut terminal = Terminal::start(place.command(&["-b", "mqtt://127.0.0.1:1"]));
-    terminal.shows("connection refused: 127.0.0.1:1");
-    assert_eq!(terminal.end(), Some(69));
+    let broker = format!("127.0.0.1:{}", reserved_port());
+    let mut terminal = Terminal::start(place.command(&["-b", &format!("mqtt://{broker}")]));
+    let screen = terminal.ends_with("not connected>");
+    assert!(screen.starts_with(&format!("error: connection refused: {broker}\nnot connected; ")), "{screen}");
+    for line in ["\\c kube:  ", "\\c HOST:1883  ", "mqkv serve  "] {
+        assert!(screen.contains(&format!("\n  {line}")), "{screen}");
+    }
+    terminal.line("get k");
+    terminal.wait_for("the second error", |screen| screen.matches("connection refused").count() == 2);
+    terminal.line("\\conninfo");
+    terminal.wait_for("the state", |screen| screen.matches("\\c kube:").count() == 2);
+    terminal.line("decode hlc 001696374425000:00001:StateStore");
+    terminal.shows("2023-10-03");
+    let _server = LoggedServer::start(&place, &["--listen", &format!("mqtt://{broker}")]);
+    terminal.line("set k v");
+    terminal.shows(&format!("connected to {broker} in "));
+    terminal.shows("stored k");
+    terminal.ends_with(&format!("{broker}>"));
+    terminal.press_ctrl_d();
+    assert_eq!(terminal.end(), Some(0));
+}
+
+#[test]
+fn a_broker_that_refuses_the_client_ends_the_prompt() {
+    let place = Place::new();
+    place.write("tokens", "me token\n");
+    let server = LoggedServer::start(&place, &["--listen", "mqtt://127.0.0.1:0", "--sat-tokens", "tokens"]);
+    let url = format!("mqtt://127.0.0.1:{}", server.port(0));
+    let mut terminal = Terminal::start(place.command(&["-b", &url]));
+    assert_eq!(terminal.end(), Some(77));
 }
 
 #[test]

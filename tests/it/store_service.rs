@@ -10,14 +10,14 @@ use super::mosquitto::{mosquitto, mosquitto_again, mosquitto_at};
 const REQUEST: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
 
 /// A running `mqkv store`; killed when dropped.
-struct Store {
+pub(super) struct Store {
     process: StreamedProcess,
     ready: String,
 }
 
 impl Store {
     /// Starts a store at a broker and waits until it serves.
-    fn start(place: &Place, url: &str, options: &[&str]) -> Self {
+    pub(super) fn start(place: &Place, url: &str, options: &[&str]) -> Self {
         let words = [&["store", "-v", "-b", url], options].concat();
         let process = StreamedProcess::start(&mut place.command(&words));
         loop {

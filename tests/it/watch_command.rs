@@ -89,6 +89,63 @@ fn a_failing_command_is_reported_and_the_watch_continues() {
 }
 
 #[test]
+fn with_exit_on_error_the_watch_ends_with_the_status_of_a_command_that_fails() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q"]);
+    let url = server.url();
+    for (end, code, cause) in [
+        ("exit 3", 3, "exit status 3"),
+        ("kill -KILL $$", 137, "ended by signal 9"),
+        ("exit 255", 255, "exit status 255"),
+    ] {
+        let script = format!("{SHOW}; test $MQKV_EVENT = initial || {end}");
+        let running = watch_k(&place, &url, &["--exit-on-error"], &script);
+        ok(&place, &url, &["set", "k", "1"]);
+        let (lines, words, status) = running.end();
+        assert_eq!(lines, ["set k true 2 [1]"]);
+        assert_eq!(
+            (words, status),
+            (vec![format!("warning: the command for k failed: {cause}")], Some(code))
+        );
+        ok(&place, &url, &["del", "k"]);
+    }
+    let words = place.run_at(&url, &["watch", "k", "--exit-on-error"]);
+    assert!(words.ends_with("--- exit 2\n"), "without a command: {words}");
+}
+
+#[test]
+fn with_exit_on_error_changes_that_wait_run_no_command_and_the_last_one_counts_too() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q"]);
+    let relay = Relay::start(server.port());
+    let url = server.url();
+    let script = format!("{}; test $MQKV_EVENT = initial", show_and_wait_for("go"));
+    let running = watch_k(&place, &relay.url(), &["-c", "2", "--exit-on-error"], &script);
+    ok(&place, &url, &["set", "k", "1"]);
+    assert_eq!(running.line(), "set k true 2 [1]");
+    ok(&place, &url, &["set", "k", "2"]);
+    // The number of -c is reached while the command runs.
+    relay.wait_for(STOP);
+    place.write("go", "");
+    let (lines, words, code) = running.end();
+    assert_eq!(lines, [""; 0]);
+    assert_eq!((words.len(), code), (1, Some(1)), "{words:?}");
+}
+
+#[test]
+fn with_exit_on_error_a_signal_to_the_watch_decides_its_status() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q"]);
+    let script = format!("trap 'exit 3' TERM; {}", show_and_wait_for("never"));
+    let running = watch_k(&place, &server.url(), &["--exit-on-error"], &script);
+    ok(&place, &server.url(), &["set", "k", "1"]);
+    assert_eq!(running.line(), "set k true 2 [1]");
+    running.signal(Signal::SIGTERM);
+    let (_, _, code) = running.end();
+    assert_eq!(code, Some(143));
+}
+
+#[test]
 fn a_command_that_cannot_be_run_ends_the_watch() {
     let place = Place::new();
     let server = Server::start(&place, &["-q"]);

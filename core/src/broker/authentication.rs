@@ -1,7 +1,6 @@
 //! Authentication: checks what a client presents in CONNECT, and its certificate.
 
 use std::fmt;
-use std::os::fd::RawFd;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -9,6 +8,7 @@ use super::principal::Principal;
 use crate::mqtt::ReasonCode;
 use crate::mqtt::packet::{Connect, Sensitive};
 use crate::net::Secret;
+use crate::platform::Socket;
 
 /// Why authentication failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub struct ConnectionInfo {
     /// Whether the stream buffers output, so that it must be flushed after a write.
     pub buffers_output: bool,
     /// The socket below the stream. None: a connection in memory.
-    pub socket: Option<RawFd>,
+    pub socket: Option<Socket>,
 }
 
 impl ConnectionInfo {

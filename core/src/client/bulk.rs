@@ -136,6 +136,8 @@ mod tests {
             denial: None,
             details: None,
             is_limited: false,
+            is_pending: false,
+            is_prefix: false,
         })
     }
 

@@ -9,12 +9,16 @@ use tokio::net::TcpStream;
 use tokio::time::{timeout, timeout_at};
 
 use super::error::{Error, io_error_text};
+use super::forwarding::Forwarding;
 use super::probe::{AddressSource, ConnectionProbe, ConnectionStep};
 use super::settings::{Settings, Target};
 use crate::clock;
 use crate::net::tls::client::{self as tls_client, HandshakeError};
 use crate::net::tls::{ClientTls, TlsError};
 use crate::net::websocket::{self, WebSocketError};
+
+/// Where tunnels are open.
+const LOOPBACK: &str = "127.0.0.1";
 
 /// A connected stream, before the first MQTT packet.
 pub(super) struct ByteStream {
@@ -50,13 +54,19 @@ impl ByteStream {
 /// Connects to the target and performs the TLS and WebSocket handshakes of the settings.
 pub(super) async fn open_stream(settings: &Settings, deadline: Instant) -> Result<ByteStream, Error> {
     let Settings { target, tls, connect_timeout: after, .. } = settings;
-    let (host, port) = match target {
-        Target::Tcp { host, port } => (host, *port),
+    let late = |_| connect_error(settings, timeout_text(*after));
+    let connecting = async |host: &str, port| {
+        let connecting = connect_tcp(host, port, settings, deadline);
+        timeout_at(deadline.into(), connecting).await.map_err(late)?
+    };
+    let (host, port, stream) = match target {
+        Target::Tcp { host, port } => (&**host, *port, connecting(host, *port).await?),
+        Target::Forwarded(forwarding) => {
+            let local = local_port(forwarding, settings, deadline).await?;
+            (&*forwarding.host, forwarding.port, connecting(LOOPBACK, local).await?)
+        }
         Target::Pipe(open) => return Ok(ByteStream::new(open(), None, false)),
     };
-    let late = |_| Error::Connect { target: target.to_string(), cause: timeout_text(*after) };
-    let connecting = connect_tcp(host, port, settings, deadline);
-    let stream = timeout_at(deadline.into(), connecting).await.map_err(late)??;
     let address = stream.peer_addr().ok();
     let mut is_resumed = false;
     let stream = match tls {
@@ -70,7 +80,15 @@ pub(super) async fn open_stream(settings: &Settings, deadline: Instant) -> Resul
             Ok(ByteStream { reader, writer, tls: None, is_resumed, address: None, is_buffered: false })
         }
         Some(tls) => {
-            let stream = tls_handshake(tls, host, stream, settings, deadline).await?;
+            let handshake = tls_handshake(tls, host, stream, settings, deadline).await;
+            if let (Target::Forwarded(forwarding), Some(local), Err(Error::Tls { cause, .. })) =
+                (target, address, &handshake)
+                && matches!(cause, TlsError::TimedOut(_))
+            {
+                // A tunnel accepts connections also after its network has gone.
+                forwarding.handle_silence(local.port());
+            }
+            let stream = handshake?;
             let version = Some(tls_client::version(&stream));
             is_resumed = tls_client::is_resumed(&stream);
             open_web_socket(stream, version, settings, deadline, host, port).await
@@ -140,6 +158,15 @@ async fn tls_handshake(
     Err(tls_error(settings, cause))
 }
 
+/// Waits until the tunnel is open.
+async fn local_port(forwarding: &Forwarding, settings: &Settings, deadline: Instant) -> Result<u16, Error> {
+    let opened = timeout_at(deadline.into(), forwarding.opened()).await;
+    opened.ok().flatten().ok_or_else(|| {
+        let (target, cause) = (settings.target.to_string(), forwarding.failure());
+        Error::NotForwarded { target, cause }
+    })
+}
+
 /// Connects to the first address of the host that accepts a connection.
 pub(super) async fn connect_tcp(
     host: &str,
@@ -157,7 +184,7 @@ pub(super) async fn connect_tcp(
     }
     let left = deadline.saturating_duration_since(clock::monotonic());
     let connected = connect_first(&addresses, left, *after, probe).await;
-    connected.map_err(|cause| Error::Connect { target: target.to_string(), cause })
+    connected.map_err(|cause| connect_error(settings, cause))
 }
 
 /// Tries the addresses in order. Each has an equal share of the remaining time: if a host has IPv6 and IPv4 addresses,
@@ -193,6 +220,11 @@ async fn connect_first(
         }
     }
     Err(cause)
+}
+
+/// Returns the error of a connection that was not made, or was lost before CONNACK.
+pub(super) fn connect_error(settings: &Settings, cause: String) -> Error {
+    Error::Connect { target: settings.target.to_string(), scheme: settings.scheme(), cause }
 }
 
 /// Returns the error of a failed TLS handshake.

@@ -74,15 +74,24 @@ impl ConnectionLoss {
 }
 
 impl ConnectionState {
-    /// Starts an attempt to connect.
+    /// Starts the first attempt to connect.
     pub(super) fn opening(settings: &Arc<Settings>) -> Self {
         let settings = Arc::clone(settings);
         Self::Opening(Box::pin(async move { Handshake::start(&settings).await }))
     }
 
+    /// Starts another attempt. It reads the TLS files again.
+    pub(super) fn reopening(settings: &Arc<Settings>) -> Self {
+        let settings = Arc::clone(settings);
+        Self::Opening(Box::pin(async move {
+            settings.reload_tls().await?;
+            Handshake::start(&settings).await
+        }))
+    }
+
     /// Starts an attempt that reads the TLS files again and sends nothing before CONNACK. Its only progress is
     /// [`Progress::Accepted`].
-    pub(super) fn connecting(mut settings: Settings) -> Self {
+    pub(super) fn connecting(settings: Settings) -> Self {
         Self::Accepting(Box::pin(async move {
             settings.reload_tls().await?;
             let handshake = Handshake::start(&settings).await?;

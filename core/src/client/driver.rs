@@ -18,18 +18,18 @@ use super::error::{Error, LossCause, Outcome};
 use super::groups::Groups;
 use super::probe::ConnectionStep;
 use super::publication::Acknowledgement;
-use super::request::{Access, RawRequest};
+use super::request::RawRequest;
 use super::session::{Config, Event, Session};
 use super::settings::{Reconnect, Settings};
 use super::subscriptions::{self, Confirmation, Subscriptions};
 use super::ticket::{Answer, Ticket};
 use super::trace::{self, TraceEvent};
 use super::transport::handshake::Handshake;
-use super::watch::Watch;
+use super::watch::{Registration, Watch};
 use super::watches::{self, WatchCall, WatchId, Watches};
 use crate::clock::{self, Reading};
 use crate::net::secret::Secret;
-use crate::protocol::{Key, Request, Timestamp, topic};
+use crate::protocol::{Key, Timestamp, topic};
 use crate::random;
 
 /// A command from a handle to the session's task.
@@ -54,14 +54,14 @@ pub(super) enum Command {
     },
     Watch {
         watch: Watch,
-        events: watches::EventSender,
+        channels: watches::Channels,
         confirmation: oneshot::Sender<WatchId>,
     },
     Unwatch {
         id: WatchId,
         done: oneshot::Sender<()>,
     },
-    /// The keys to watch, as they are now.
+    /// The keys with the prefix of a watch, as they are now.
     List {
         id: WatchId,
         keys: Vec<Key>,
@@ -245,13 +245,13 @@ impl Driver {
                 Some(Command::Publish { topic, payload, acknowledgement }) => {
                     self.session.publish(topic, payload, Ticket::Message(acknowledgement));
                 }
-                Some(Command::Watch { watch, events, confirmation }) => {
-                    self.watch(watch, events, confirmation)
+                Some(Command::Watch { watch, channels, confirmation }) => {
+                    self.watch(watch, channels, confirmation)
                 }
                 Some(Command::Unwatch { id, done }) => self.unwatch(id, Some(done), now),
                 Some(Command::List { id, keys }) => {
                     let removed = self.watches.handle_listing(id, keys);
-                    self.stop_notifications(removed, None, now);
+                    self.stop(removed, None, now);
                 }
                 Some(Command::Subscribe { filters, events, confirmation }) => {
                     self.subscriptions.add(filters, events, confirmation, self.is_connected());
@@ -295,31 +295,30 @@ impl Driver {
         matches!(self.connection, ConnectionState::Connected(_))
     }
 
-    fn watch(&mut self, watch: Watch, events: watches::EventSender, confirmation: oneshot::Sender<WatchId>) {
+    fn watch(&mut self, watch: Watch, channels: watches::Channels, confirmation: oneshot::Sender<WatchId>) {
         self.last_watch_id = self.last_watch_id.wrapping_add(1);
         let id = self.last_watch_id;
-        self.watches.add(id, watch, events, self.is_connected());
+        self.watches.add(id, watch, channels, self.is_connected());
         let _ = confirmation.send(id);
     }
 
     fn unwatch(&mut self, id: WatchId, done: Option<oneshot::Sender<()>>, now: Reading) {
-        let keys = self.watches.remove(id);
-        self.stop_notifications(keys, done, now);
+        let removed = self.watches.remove(id);
+        self.stop(removed, done, now);
     }
 
-    fn stop_notifications(&mut self, keys: Vec<Key>, mut done: Option<oneshot::Sender<()>>, now: Reading) {
+    fn stop(&mut self, removed: Vec<Registration>, mut done: Option<oneshot::Sender<()>>, now: Reading) {
         // The store forgets a client's notifications with its connection.
         if !self.is_connected() {
             return;
         }
-        let last = keys.len().saturating_sub(1);
-        for (at, key) in keys.into_iter().enumerate() {
-            let payload = Request::KeyNotify { key: key.clone(), stop: true }.encode();
-            let request = RawRequest { payload, access: Access::Read, properties: None };
+        let last = removed.len().saturating_sub(1);
+        for (at, registration) in removed.into_iter().enumerate() {
+            let request = watches::keynotify(&registration, true);
             // Responses arrive in the order of the requests, so the last one confirms all.
             let confirms = if at == last { done.take() } else { None };
-            self.watches.handle_stopping(key.clone());
-            self.session.send(request, Ticket::Unwatch(key, confirms), now);
+            self.watches.handle_stopping(registration.clone());
+            self.session.send(request, Ticket::Unwatch(registration, confirms), now);
         }
     }
 
@@ -336,7 +335,7 @@ impl Driver {
             self.unwatch(id, None, now);
         }
         while self.session.has_room()
-            && let Some(call) = self.watches.poll_call()
+            && let Some(call) = self.watches.poll_call(now)
         {
             match call {
                 WatchCall::Send(request, ticket) => self.session.send(request, Ticket::Watch(ticket), now),
@@ -388,7 +387,8 @@ impl Driver {
                     drop(acknowledgement.send(result));
                 }
                 Event::Answer { ticket: Ticket::Watch(ticket), result } => {
-                    self.watches.handle_answer(ticket, result, now);
+                    let unneeded = self.watches.handle_answer(ticket, result, now);
+                    self.stop(unneeded, None, now);
                 }
                 Event::Subscribed { ticket: Ticket::Watch(ticket), result } => {
                     self.watches.handle_subscribed(ticket, result);
@@ -399,7 +399,7 @@ impl Driver {
                 Event::EarlyPacketsDropped => self.handle_early_packets_refused(None),
                 Event::Authenticated { is_confirmed: true } => {}
                 Event::Authenticated { is_confirmed: false } => self.trace(|| TraceEvent::TokenUnanswered),
-                Event::Answer { ticket: Ticket::Unwatch(key, _), .. } => self.watches.handle_stopped(&key),
+                Event::Answer { ticket: Ticket::Unwatch(of, _), .. } => self.watches.handle_stopped(&of),
                 Event::Answer { .. } | Event::Subscribed { .. } | Event::Published { .. } => {}
                 Event::Message(message) => {
                     // Watches report messages that nothing subscribed to, so they do not see those of subscriptions.
@@ -417,7 +417,7 @@ impl Driver {
     fn handle_progress(&mut self, progress: Progress) -> Result<(), ConnectionLoss> {
         match progress {
             Progress::Transferred => self.handle_packets()?,
-            Progress::BackoffEnded => self.connection = ConnectionState::opening(&self.settings),
+            Progress::BackoffEnded => self.connection = ConnectionState::reopening(&self.settings),
             Progress::Opened(handshake) => self.handle_opened(handshake),
             Progress::Accepted(mut connection, limits) => {
                 let now = clock::now();
@@ -550,7 +550,7 @@ impl Driver {
                 // The owner of the requests sees that the channel is closed.
                 Command::SendAll { .. } => {}
                 Command::Publish { acknowledgement, .. } => drop(acknowledgement.send(Err(error.clone()))),
-                Command::Watch { events, .. } => drop(events.try_send(Err(error.clone()))),
+                Command::Watch { channels: (events, _), .. } => drop(events.try_send(Err(error.clone()))),
                 Command::Subscribe { confirmation, .. } => drop(confirmation.send(Err(error.clone()))),
                 Command::Unwatch { done, .. } => drop(done.send(())),
                 Command::List { .. } | Command::Connect => {}

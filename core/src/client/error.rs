@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::denial::Denial;
+use super::token_claims::SentToken;
 use crate::files::text::EncodingError;
 use crate::net::io_error;
 pub(super) use crate::net::io_error::io_error_text;
@@ -19,10 +20,19 @@ pub enum Error {
     Credentials { path: PathBuf, cause: CredentialError },
     /// The WebSocket handshake failed.
     WebSocket { target: String, cause: WebSocketError },
+    /// The token has expired, and no other one is there.
+    NoToken { cause: String },
+    /// The tunnel to the broker is not open.
+    NotForwarded { target: String, cause: String },
     /// The host name could not be resolved.
     Resolve { target: String, cause: String },
     /// No TCP connection could be made, or it was lost before CONNACK.
-    Connect { target: String, cause: String },
+    Connect {
+        target: String,
+        /// Of the broker's URL.
+        scheme: &'static str,
+        cause: String,
+    },
     /// The TLS handshake failed.
     Tls {
         target: String,
@@ -37,7 +47,9 @@ pub enum Error {
         target: String,
         reason: ReasonCode,
         /// The client, by what it authenticates with. Without credentials it is None, or the client id if no rule permits it.
-        identity: Option<String>,
+        identity: Option<Box<str>>,
+        /// The token that was sent, if the client authenticates with one.
+        token: Option<Box<SentToken>>,
     },
     /// A connection was made, but the broker sent no CONNACK within this time.
     NoConnack { target: String, after: Duration },
@@ -143,7 +155,11 @@ impl Error {
     /// Returns whether a retry of the first connection may succeed. Files, certificates and names do not change by themselves.
     pub(super) fn is_transient(&self) -> bool {
         match self {
-            Self::Resolve { .. } | Self::Connect { .. } | Self::NoConnack { .. } => true,
+            Self::NoToken { .. }
+            | Self::NotForwarded { .. }
+            | Self::Resolve { .. }
+            | Self::Connect { .. }
+            | Self::NoConnack { .. } => true,
             Self::Tls { cause, .. } => matches!(cause, TlsError::Interrupted(_) | TlsError::TimedOut(_)),
             Self::WebSocket { cause, .. } => {
                 matches!(
@@ -229,6 +245,12 @@ impl ReasonCode {
     pub fn is_authorization(&self) -> bool {
         const BANNED: u8 = 0x8A;
         matches!(self.code, Self::BAD_LOGIN | Self::NOT_AUTHORIZED | BANNED | Self::BAD_METHOD)
+    }
+
+    /// Returns whether the broker does not accept the credentials, as far as the code shows.
+    #[must_use]
+    pub fn is_about_credentials(&self) -> bool {
+        matches!(self.code, Self::BAD_LOGIN | Self::NOT_AUTHORIZED) && !self.is_by_rules()
     }
 
     /// Returns whether the rules of the broker do not let the client connect.
@@ -353,8 +375,10 @@ impl fmt::Display for Error {
                     write!(out, "{} is too long for a secret: more than {max} bytes", path.display())
                 }
             },
+            Self::NoToken { cause } => out.write_str(cause),
+            Self::NotForwarded { target, cause } => write!(out, "cannot connect to {target}: {cause}"),
             Self::Resolve { target, cause } => write!(out, "cannot resolve {target}: {cause}"),
-            Self::Connect { target, cause } => write!(out, "{cause}: {target}"),
+            Self::Connect { target, cause, .. } => write!(out, "{cause}: {target}"),
             Self::Tls { target, cause, .. } => cause.write(out, target),
             Self::WebSocket { target, cause } => cause.write(out, target),
             Self::TlsFiles { cause } => out.write_str(cause),

@@ -18,9 +18,10 @@ use super::settings::Settings;
 use super::subscription::Subscription;
 use super::subscriptions::SubscriptionEvent;
 use super::watch::{Watch, WatchEvent};
-use super::watcher::Watcher;
+use super::watcher::{PrefixKeys, Watcher};
+use super::watches::DiscoverySender;
 use crate::protocol::key::KeyError;
-use crate::protocol::{Key, Reply, Request, Timestamp, Value};
+use crate::protocol::{Key, KeyPrefix, Reply, Request, Timestamp, Value};
 
 /// A client of a store.
 ///
@@ -254,9 +255,29 @@ impl Client {
     /// # Errors
     /// The error that ended the session. Later errors are the last event of the watch.
     pub async fn watch(&self, keys: impl IntoIterator<Item = Key>) -> Result<Watcher, Error> {
+        self.start_watch(Watch::new(keys), None).await
+    }
+
+    /// Watches the keys with a prefix, as [`Client::watch`] does. The caller lists them when [`PrefixKeys::discovered`] asks for it.
+    /// A store of mqkv notifies of new keys; with others, they are found by the next listing.
+    ///
+    /// # Errors
+    /// As [`Client::watch`].
+    pub async fn watch_prefix(
+        &self,
+        prefix: KeyPrefix,
+        keys_max: usize,
+    ) -> Result<(Watcher, PrefixKeys), Error> {
+        let (sender, discovery) = observe::channel(None);
+        let watcher = self.start_watch(Watch::of_prefix(prefix, keys_max), Some(sender)).await?;
+        let keys = PrefixKeys::new(&watcher, discovery);
+        Ok((watcher, keys))
+    }
+
+    async fn start_watch(&self, watch: Watch, discovery: Option<DiscoverySender>) -> Result<Watcher, Error> {
         let (sender, events) = mpsc::channel::<Result<WatchEvent, Error>>(self.events_max);
         let (confirmation, id) = oneshot::channel();
-        let command = Command::Watch { watch: Watch::new(keys), events: sender, confirmation };
+        let command = Command::Watch { watch, channels: (sender, discovery), confirmation };
         self.commands.send(command).await.map_err(|_| self.end_error())?;
         let id = id.await.map_err(|_| self.end_error())?;
         Ok(Watcher::new(id, events, self.commands.clone()))

@@ -11,6 +11,7 @@ mod connection_status;
 mod denial;
 mod driver;
 pub mod error;
+mod forwarding;
 mod groups;
 mod handle;
 pub mod lock;
@@ -27,19 +28,21 @@ pub mod settings;
 mod subscription;
 mod subscriptions;
 mod ticket;
+mod token_claims;
 pub mod trace;
 mod transport;
 pub mod watch;
 mod watcher;
 mod watches;
 
-pub use authentication::{Authentication, PasswordSource, SecretReader};
+pub use authentication::{Authentication, PasswordSource, SecretReader, SharedToken, TokenRenewer};
 pub use backoff::Backoff;
 pub use bulk::Bulk;
 pub use connection_info::ConnectionInfo;
 pub use connection_status::ConnectionStatus;
 pub use denial::{Denial, Method};
 pub use error::{CredentialError, Error, LossCause, Outcome, ReasonCode, UnsuitableCause};
+pub use forwarding::{Forwarding, ForwardingHandle};
 pub use handle::Client;
 pub use probe::{ConnectionProbe, ConnectionStep};
 pub use protocol_detection::detect_protocol;
@@ -50,9 +53,10 @@ pub use service::{ServiceConnected, ServiceConnection, ServiceNode, ServiceSetti
 pub use settings::{Reconnect, SessionSettings, Settings, Target};
 pub use subscription::Subscription;
 pub use subscriptions::SubscriptionEvent;
+pub use token_claims::{SentToken, TokenClaims};
 pub use trace::Tracer;
-pub use watch::{Watch, WatchEvent};
-pub use watcher::{WatchedKeys, Watcher};
+pub use watch::{Discovery, Watch, WatchEvent};
+pub use watcher::{PrefixKeys, Watcher};
 
 // Types of `net` in this module's errors and reports, so that its users need no import of `net`.
 pub use crate::net::certificate::{Certificate, expiry_text};

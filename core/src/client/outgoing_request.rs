@@ -87,11 +87,11 @@ impl OutgoingRequest {
         if let Some(fence) = properties.and_then(|properties| properties.fence.as_ref()) {
             user_properties.push_timestamp(message::FENCE, fence);
         }
-        if properties.is_some_and(|properties| properties.persist) {
-            user_properties.push(message::PERSIST, "true");
-        }
-        if properties.is_some_and(|properties| properties.details) {
-            user_properties.push(message::DETAILS, "true");
+        if let Some(RequestProperties { persist, details, prefix, .. }) = properties {
+            let flags =
+                [(*persist, message::PERSIST), (*details, message::DETAILS), (*prefix, message::PREFIX)];
+            let asked = flags.into_iter().filter(|(is_asked, _)| *is_asked);
+            asked.for_each(|(_, name)| user_properties.push(name, "true"));
         }
         Message {
             topic: properties

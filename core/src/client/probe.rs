@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
+use super::token_claims::SentToken;
 use crate::clock;
 use crate::net::tls::TlsHandshake;
 
@@ -23,6 +24,8 @@ pub struct Observation {
 /// A step of a connection attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConnectionStep {
+    /// The token file was read.
+    TokenRead(Box<SentToken>),
     /// The host name has addresses, in the order in which they are tried.
     Resolved { addresses: Vec<IpAddr>, source: AddressSource },
     /// An address could not be connected to.

@@ -54,6 +54,12 @@ impl RawRequest {
         Self { payload: request.encode(), access, properties: properties.shared() }
     }
 
+    /// Asks for [`Response::details`] and [`Response::is_pending`].
+    pub fn ask_for_details(&mut self) {
+        let properties = self.properties.as_deref().cloned().unwrap_or_default();
+        self.properties = RequestProperties { details: true, ..properties }.shared();
+    }
+
     /// Returns a request of any words, also unknown ones.
     #[must_use]
     pub fn of_words(words: &[impl AsRef<[u8]>], properties: RequestProperties) -> Self {
@@ -74,6 +80,8 @@ pub struct RequestProperties {
     pub timestamp: Option<Timestamp>,
     /// Ask for [`Response::details`].
     pub details: bool,
+    /// Ask for [`Response::is_prefix`].
+    pub prefix: bool,
     /// Replaces the topic of the state store's requests.
     pub topic: Option<&'static str>,
 }
@@ -82,8 +90,9 @@ impl RequestProperties {
     /// Returns the properties of a [`RawRequest`].
     #[must_use]
     pub fn shared(self) -> Option<Arc<Self>> {
-        let Self { fence, persist, timestamp, details, topic } = &self;
-        let has_options = fence.is_some() || *persist || timestamp.is_some() || *details || topic.is_some();
+        let Self { fence, persist, timestamp, details, prefix, topic } = &self;
+        let has_flag = *persist || *details || *prefix;
+        let has_options = has_flag || fence.is_some() || timestamp.is_some() || topic.is_some();
         has_options.then(|| Arc::new(self))
     }
 }
@@ -102,6 +111,11 @@ pub struct Response {
     pub details: Option<Box<Details>>,
     /// Whether a SCAN leaves out keys that this client may not read; a store of mqkv reports it.
     pub is_limited: bool,
+    /// Whether the change of a write waits at a leaf of an exchange, which is not linked with its root; a store of mqkv reports it to
+    /// requests that ask for [`Response::details`].
+    pub is_pending: bool,
+    /// Whether a KEYNOTIFY is about all keys with a prefix; a store of mqkv reports it.
+    pub is_prefix: bool,
 }
 
 /// Decodes the response to a request; `verb` is its first word.

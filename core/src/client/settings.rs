@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::authentication::{Authentication, SecretReader};
 use super::error::Error;
+use super::forwarding::Forwarding;
 use super::probe::ConnectionProbe;
 use super::trace::Tracer;
 use crate::net::tls::ClientTls;
@@ -81,6 +82,8 @@ pub enum Target {
         host: String,
         port: u16,
     },
+    /// A broker behind a tunnel. TLS expects its name.
+    Forwarded(Forwarding),
     /// A broker inside this process. Each call makes a connection.
     Pipe(Arc<dyn Fn() -> DuplexStream + Send + Sync>),
 }
@@ -133,6 +136,7 @@ impl Settings {
             Authentication::ServiceAccountToken { file } => {
                 Some(format!("the account of {}", file.display()))
             }
+            Authentication::SharedToken(token) => Some(token.account().to_owned()),
             Authentication::None => {
                 let file = self.tls.as_ref()?.certificate_file()?;
                 Some(format!("the certificate of {}", file.display()))
@@ -140,19 +144,27 @@ impl Settings {
         }
     }
 
+    /// Returns the scheme of the broker's URL.
+    pub(super) fn scheme(&self) -> &'static str {
+        match (self.web_socket.is_some(), self.tls.is_some()) {
+            (false, false) => "mqtt",
+            (false, true) => "mqtts",
+            (true, false) => "ws",
+            (true, true) => "wss",
+        }
+    }
+
     /// Reads the TLS files again: certificates are renewed while the process runs. Passwords and tokens are read for each
     /// connection without this.
-    pub(crate) async fn reload_tls(&mut self) -> Result<(), Error> {
-        if let Some(tls) = self.tls.clone() {
-            let within = self.connect_timeout;
-            let reading = timeout(within, self.secret_reader.run(move || tls.reload()));
-            let reloaded = reading.await.ok().flatten().ok_or_else(|| {
-                let cause = format!("cannot read the TLS files: timed out after {within:?}");
-                Error::TlsFiles { cause }
-            })?;
-            self.tls = Some(reloaded.map_err(|error| Error::TlsFiles { cause: error.to_string() })?);
-        }
-        Ok(())
+    pub(crate) async fn reload_tls(&self) -> Result<(), Error> {
+        let Some(tls) = self.tls.clone() else { return Ok(()) };
+        let within = self.connect_timeout;
+        let reading = timeout(within, self.secret_reader.run(move || tls.reload()));
+        let reloaded = reading.await.ok().flatten().ok_or_else(|| {
+            let cause = format!("cannot read the TLS files: timed out after {within:?}");
+            Error::TlsFiles { cause }
+        })?;
+        reloaded.map_err(|error| Error::TlsFiles { cause: error.to_string() })
     }
 }
 
@@ -161,6 +173,7 @@ impl fmt::Display for Target {
         match self {
             Self::Tcp { host, port } if host.contains(':') => write!(out, "[{host}]:{port}"),
             Self::Tcp { host, port } => write!(out, "{host}:{port}"),
+            Self::Forwarded(Forwarding { host, port, .. }) => write!(out, "{host}:{port}"),
             Self::Pipe(_) => out.write_str("embedded store"),
         }
     }

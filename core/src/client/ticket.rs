@@ -7,8 +7,8 @@ use super::error::Error;
 use super::publication::Acknowledgement;
 use super::request::Response;
 use super::subscriptions::FilterTicket;
+use super::watch::Registration;
 use super::watches::ActionTicket;
-use crate::protocol::Key;
 
 pub(super) type Answer = oneshot::Sender<Result<Response, Error>>;
 
@@ -21,8 +21,8 @@ pub(super) enum Ticket {
     Message(Acknowledgement),
     Watch(ActionTicket),
     Subscription(FilterTicket),
-    /// The end of a key's notifications. The last key of a watch has the sender that confirms its end.
-    Unwatch(Key, #[expect(dead_code, reason = "dropping it confirms")] Option<oneshot::Sender<()>>),
+    /// The end of a registration. The last one of a watch has the sender that confirms its end.
+    Unwatch(Registration, #[expect(dead_code, reason = "dropping it confirms")] Option<oneshot::Sender<()>>),
 }
 
 impl Ticket {

@@ -1,12 +1,17 @@
 //! A watch of keys as a state machine: initial values, changes, gaps (pure).
 
-use std::collections::{HashMap, HashSet, VecDeque};
+mod discovery;
+mod prefix;
+
+use std::collections::{HashMap, VecDeque};
 
 use crate::clock::Reading;
 use crate::protocol::message::{KEY_FENCE, Message, TIME_TO_LIVE, TIMESTAMP};
 use crate::protocol::topic::Topic;
 use crate::protocol::{Details, Key, Notification, Timestamp, Value};
 
+use self::discovery::PrefixState;
+pub use self::discovery::{Discovery, Registration};
 use super::results::VersionedValue;
 
 /// For how many listings a deleted key is still watched: a key that is set and deleted again and again stays watched.
@@ -46,8 +51,9 @@ pub enum WatchEvent {
 pub enum WatchAction {
     /// Subscribe to the notifications; answered by [`Watch::handle_subscribed`].
     Subscribe,
-    /// Send KEYNOTIFY for this key; answered by [`Watch::handle_registered`].
-    Register(Key),
+    /// Send KEYNOTIFY; answered by [`Watch::handle_registered`] or, for a prefix, by [`Watch::handle_prefix_registered`] or
+    /// [`Watch::handle_prefix_refused`].
+    Register(Registration),
     /// Send GET for this key; answered by [`Watch::handle_read`].
     Read(Key),
 }
@@ -55,7 +61,7 @@ pub enum WatchAction {
 /// A watch of keys in one session, through losses of its connection.
 ///
 /// Contract: the owner carries out every action of [`Watch::poll_action`] and reports each success, and it passes on every
-/// notification of a watched key, as found by [`notified_key`]. A failed action ends the watch, except that the actions of a lost
+/// notification of a key that it [covers](Watch::covers), as found by [`notified_key`]. A failed action ends the watch, except that the actions of a lost
 /// connection start over after [`Watch::handle_connected`].
 ///
 /// No change is missed: notifications are in force before the value is read. A change that arrives before the value is held
@@ -65,21 +71,22 @@ pub enum WatchAction {
 /// after a restart, and a restart ends the connection. So the first state that a connection reports for a key replaces the
 /// state of the earlier connection, however old its version.
 ///
-/// The keys are those of [`Watch::new`], or the changing result of a search: each result is passed to
-/// [`Watch::handle_listing`].
+/// The keys are those of [`Watch::new`], or those with the prefix of [`Watch::of_prefix`]. These are found by listings, which the
+/// owner passes to [`Watch::handle_listing`] as [`Watch::poll_discovery`] asks for it, and by notifications if the store has the
+/// extension for that.
 #[derive(Debug)]
 pub struct Watch {
     keys: HashMap<Key, Watched>,
-    /// The keys in the order of [`Watch::new`].
+    /// The keys in the order of [`Watch::new`] or in which they were found.
     order: Vec<Key>,
+    /// If the keys are those with a prefix.
+    prefix: Option<Box<PrefixState>>,
     actions: VecDeque<WatchAction>,
     events: VecDeque<WatchEvent>,
     /// Wall clock, milliseconds: start of the gap that is not reported yet.
     gap_since_ms: Option<u64>,
     /// Whether the loss of the connection has been reported.
     is_lost: bool,
-    /// Whether the subscription is in force, so that keys can be registered.
-    is_subscribed: bool,
 }
 
 #[derive(Debug, Default)]
@@ -141,6 +148,11 @@ impl Last {
 }
 
 impl Watched {
+    /// Whether the key was deleted, as far as this connection has read it.
+    fn is_gone(&self) -> bool {
+        self.state == State::Live && self.last.as_ref().is_some_and(|last| last.is_deleted)
+    }
+
     /// Returns whether a change that is older than the last reported state belongs to a new life of the store.
     ///
     /// It does if the key was absent when this connection read it, and the change sets the key with an older version: the
@@ -171,60 +183,29 @@ impl Watch {
         let mut watch = Self {
             keys: HashMap::new(),
             order: Vec::new(),
+            prefix: None,
             actions: VecDeque::new(),
             events: VecDeque::new(),
             gap_since_ms: None,
             is_lost: false,
-            is_subscribed: false,
         };
         for key in keys {
-            if watch.keys.insert(key.clone(), Watched::default()).is_none() {
-                watch.order.push(key);
+            if !watch.contains(&key) {
+                watch.add(key, Watched::default());
             }
         }
         watch
     }
 
-    #[must_use]
-    pub fn keys(&self) -> &[Key] {
-        &self.order
+    /// Adds a key that is not watched.
+    fn add(&mut self, key: Key, watched: Watched) {
+        self.order.push(key.clone());
+        self.keys.insert(key, watched);
     }
 
     #[must_use]
     pub fn contains(&self, key: &Key) -> bool {
         self.keys.contains_key(key)
-    }
-
-    /// Handles a list of the keys to watch, each once. Returns the keys that are no longer watched: they were deleted long
-    /// ago, and the owner is to stop their notifications.
-    pub fn handle_listing(&mut self, listing: Vec<Key>) -> Vec<Key> {
-        let listed: HashSet<&Key> = listing.iter().collect();
-        let mut removed = Vec::new();
-        self.keys.retain(|key, watched| {
-            let is_gone =
-                watched.state == State::Live && watched.last.as_ref().is_some_and(|last| last.is_deleted);
-            watched.unlisted = match listed.contains(key) {
-                true => 0,
-                false => watched.unlisted.saturating_add(1),
-            };
-            let remains = !is_gone || watched.unlisted < UNLISTED_MAX;
-            if !remains {
-                removed.push(key.clone());
-            }
-            remains
-        });
-        if !removed.is_empty() {
-            let keys = &self.keys;
-            self.order.retain(|key| keys.contains_key(key));
-        }
-        for key in listing {
-            if !self.keys.contains_key(&key) {
-                self.keys.insert(key.clone(), Watched { is_late: true, ..Watched::default() });
-                self.order.push(key.clone());
-                self.actions.extend(self.is_subscribed.then_some(WatchAction::Register(key)));
-            }
-        }
-        removed
     }
 
     /// Handles a new connection: all actions start over.
@@ -236,12 +217,12 @@ impl Watch {
     /// Handles the loss of the connection, or a failed attempt. The connection was certainly up at `since_ms` (wall clock).
     pub fn handle_lost(&mut self, since_ms: u64, cause: &str) {
         self.actions.clear();
-        self.is_subscribed = false;
+        let was_notified = self.handle_prefix_lost();
         if !std::mem::replace(&mut self.is_lost, true) {
             self.events.push_back(WatchEvent::Lost { since_ms, cause: cause.to_owned() });
         }
         // Before the first reported value there is nothing to have a gap in.
-        if self.keys.values().any(|watched| watched.last.is_some()) {
+        if was_notified || self.keys.values().any(|watched| watched.last.is_some()) {
             self.gap_since_ms.get_or_insert(since_ms);
         }
         for watched in self.keys.values_mut() {
@@ -254,8 +235,15 @@ impl Watch {
 
     /// Handles that the subscription is in force.
     pub fn handle_subscribed(&mut self) {
-        self.is_subscribed = true;
-        self.actions.extend(self.order.iter().cloned().map(WatchAction::Register));
+        match &self.prefix {
+            Some(prefix) => self.actions.push_back(WatchAction::Register(prefix.registration())),
+            None => self.register_keys(),
+        }
+    }
+
+    fn register_keys(&mut self) {
+        let keys = self.order.iter().cloned().map(Registration::Key);
+        self.actions.extend(keys.map(WatchAction::Register));
     }
 
     /// Handles that KEYNOTIFY is in force for the key.
@@ -354,7 +342,11 @@ impl Watch {
         let change = Change { notification, version, details };
         match self.keys.get_mut(key) {
             Some(watched) if watched.state != State::Live => watched.early.push(change),
-            _ => self.report(key, change),
+            Some(_) => {
+                self.report(key, change);
+                self.forget_many_deleted();
+            }
+            None => self.handle_found(key, change),
         }
     }
 
@@ -379,10 +371,15 @@ impl Watch {
         let version = next.version.clone();
         (watched.last, watched.origin) = (Some(next), Origin::Current);
         let key = key.clone();
-        self.events.push_back(match notification {
-            Notification::Set(value) => WatchEvent::Set { key, value, version, details },
-            Notification::Delete => WatchEvent::Delete { key, version },
-        });
+        match notification {
+            Notification::Set(value) => {
+                self.events.push_back(WatchEvent::Set { key, value, version, details });
+            }
+            Notification::Delete => {
+                self.events.push_back(WatchEvent::Delete { key, version });
+                self.count_deletion();
+            }
+        }
     }
 
     /// Handles an action without an answer, although there is a connection: repeats it.

@@ -1,23 +1,42 @@
 //! The handle of a watch.
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch as observe};
 
 use super::driver::Command;
 use super::error::Error;
-use super::watch::WatchEvent;
+use super::watch::{Discovery, WatchEvent};
 use super::watches::WatchId;
 use crate::protocol::Key;
 
-/// The keys of a [`Watcher`]. It keeps the session open, as a client does.
-#[derive(Clone, Debug)]
-pub struct WatchedKeys {
+/// The keys of a watch of a prefix. It keeps the session open, as a client does.
+#[derive(Debug)]
+pub struct PrefixKeys {
     id: WatchId,
     commands: mpsc::Sender<Command>,
+    discovery: observe::Receiver<Option<Discovery>>,
 }
 
-impl WatchedKeys {
-    /// Replaces the keys: the value of a new key is reported as a change. A key that is no longer listed is watched until
-    /// it has been deleted for a while.
+impl PrefixKeys {
+    pub(super) fn new(watcher: &Watcher, discovery: observe::Receiver<Option<Discovery>>) -> Self {
+        Self { id: watcher.id, commands: watcher.commands.clone(), discovery }
+    }
+
+    /// Waits until the watch begins on a connection, the first one or a later one, and returns how its keys are found there. Cancel
+    /// safe.
+    ///
+    /// # Errors
+    /// The watch has ended.
+    pub async fn discovered(&mut self) -> Result<Discovery, Error> {
+        loop {
+            self.discovery.changed().await.map_err(|_| Error::Closed)?;
+            if let Some(discovery) = *self.discovery.borrow_and_update() {
+                return Ok(discovery);
+            }
+        }
+    }
+
+    /// Replaces the list of the keys: the value of a new key is reported, after the first list as a change. A key that is no longer
+    /// listed is watched until it has been deleted for a while.
     ///
     /// # Errors
     /// The session has ended.
@@ -50,12 +69,6 @@ impl Watcher {
     /// The [`Error`] that ended the watch.
     pub async fn next(&mut self) -> Result<WatchEvent, Error> {
         self.events.recv().await.unwrap_or(Err(Error::Closed))
-    }
-
-    /// Returns a handle that changes the watched keys.
-    #[must_use]
-    pub fn keys(&self) -> WatchedKeys {
-        WatchedKeys { id: self.id, commands: self.commands.clone() }
     }
 
     /// Ends the watch, and returns when the store has confirmed it.

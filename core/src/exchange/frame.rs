@@ -22,10 +22,10 @@ mod reason;
 pub const ITEMS_MAX: usize = 128;
 /// The bytes of keys and values after which a sender begins another frame. A single item may be larger.
 pub const FRAME_BYTES_MAX: usize = 64 * 1024;
-/// The most CHANGES without all their verdicts, and the most RECORDS that are not acknowledged.
+/// The most CHANGES without all their decisions, and the most RECORDS that are not acknowledged.
 pub const FRAMES_IN_FLIGHT_MAX: usize = 8;
-/// The most changes without a verdict that the leaf has committed.
-pub const VERDICTS_MAX: usize = 1_024;
+/// The most changes without a decision that the leaf has committed.
+pub const DECISIONS_MAX: usize = 1_024;
 /// The time without progress after which a link ends, on either side.
 pub const STALL_MS: u64 = 15_000;
 /// The time after which the root sends RECORDS, without items if need be, so that each side notices the loss of the other.
@@ -62,7 +62,7 @@ pub struct Hello {
     pub link: u64,
     /// The identity of the leaf's sequence of changes.
     pub stream: u64,
-    /// The last change of which the leaf has committed the verdict.
+    /// The last change of which the leaf has committed the decision.
     pub acked: u64,
     /// The leaf has committed all records up to this version.
     pub cursor: u64,
@@ -80,7 +80,7 @@ pub struct Hello {
     pub is_resync: bool,
     /// The version at which the resync that goes on is complete; 0 if there is none.
     pub horizon: u64,
-    /// The last change without a verdict, or `acked` if there is none.
+    /// The last change without a decision, or `acked` if there is none.
     pub last_seq: u64,
     /// Whether the leaf still has keys to offer, or a resync to complete.
     pub is_busy: bool,
@@ -92,11 +92,11 @@ pub struct Welcome {
     pub link: u64,
     /// The identity of the root's data folder.
     pub root: u64,
-    /// The last change of the leaf's stream that the root has judged.
+    /// The last change of the leaf's stream that the root has decided.
     pub applied: u64,
     /// The change id of the change `applied`.
     pub change_id: ChangeId,
-    /// The last change of which the root has dropped the verdict.
+    /// The last change of which the root has dropped the decision.
     pub pruned: u64,
     pub start: Start,
     /// The records follow from above this version.
@@ -137,7 +137,7 @@ pub struct Changes {
     pub items: Vec<Proposal>,
 }
 
-/// Records and verdicts for a leaf.
+/// Records and decisions for a leaf.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Records {
     pub link: u64,
@@ -185,7 +185,7 @@ pub struct RecordItem {
     pub content: Option<Content>,
 }
 
-/// The leaf has committed the records up to `cursor`, and the verdicts up to `acked`.
+/// The leaf has committed the records up to `cursor`, and the decisions up to `acked`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ack {
     pub link: u64,

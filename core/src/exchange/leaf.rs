@@ -52,7 +52,7 @@ pub struct Leaf {
     notes: BTreeMap<Key, Note>,
     /// Keys by the version of their notes, for tombstones.
     tombstones: BTreeMap<u64, Key>,
-    /// Changes without a verdict, by their sequence numbers.
+    /// Changes without a decision, by their sequence numbers.
     outbox: BTreeMap<u64, Entry>,
     outbox_bytes: usize,
     /// Live entries by key.
@@ -457,7 +457,7 @@ impl Leaf {
         self.notes.get(key)
     }
 
-    /// Returns the changes without a verdict: their number, and the bytes that they take.
+    /// Returns the changes without a decision: their number, and the bytes that they take.
     #[must_use]
     pub fn outbox(&self) -> (usize, usize) {
         (self.outbox.len(), self.outbox_bytes)

@@ -1,7 +1,7 @@
 //! Replication between a root store and its leaves, which are offline at times: a pure state machine.
 //!
 //! The root decides in the order of its commits. A leaf shows its own changes at once, proposes them, and steps back
-//! where the root decides otherwise. Nothing is lost silently: each change of a leaf gets a verdict.
+//! where the root decides otherwise. Nothing is lost silently: each change of a leaf gets a decision.
 
 pub mod conflict_log;
 mod digest;
@@ -112,6 +112,12 @@ impl Exchange {
             Self::Root(root) => root.handle_change(key, content),
             Self::Leaf(leaf) => leaf.handle_change(key, content, now_ms),
         }
+    }
+
+    /// Whether this is a leaf without a link that has a change of the key for its root.
+    #[must_use]
+    pub fn is_held_up(&self, key: &Key) -> bool {
+        matches!(self, Self::Leaf(leaf) if !leaf.is_linked() && leaf.pending(key).is_some())
     }
 
     pub fn handle_expired(&mut self, key: &Key, now_ms: u64) -> Effects {

@@ -1,6 +1,6 @@
-//! The root: judges the changes of leaves in the order of its commits, and sends its records to them.
+//! The root: decides the changes of leaves in the order of its commits, and sends its records to them.
 
-mod judge;
+mod decide;
 mod link;
 mod rows;
 mod upkeep;
@@ -14,9 +14,9 @@ use crate::protocol::Key;
 use super::conflict_log::ConflictLog;
 use super::effects::{Cause, Effects, Event, Values};
 use super::fingerprint::Fingerprint;
-use super::frame::{Content, LinkFrame, Refused, VERDICTS_MAX};
+use super::frame::{Content, DECISIONS_MAX, LinkFrame, Refused};
 use super::names::{ChangeId, Name, SerialSource};
-use super::row::{Identity, LeafRow, Record, RecordKind, RootRow, Row, RowId, Term, Verdict};
+use super::row::{Decision, Identity, LeafRow, Record, RecordKind, RootRow, Row, RowId, Term};
 use super::rules::{Patterns, Rules};
 use super::steps::{Steps, UncommittedRemovals};
 use window::Link;
@@ -91,8 +91,8 @@ pub struct Root {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Leaf {
     row: LeafRow,
-    verdicts: BTreeMap<u64, Verdict>,
-    /// The last change of which the verdict is committed.
+    decisions: BTreeMap<u64, Decision>,
+    /// The last change of which the decision is committed.
     saved: u64,
     /// Whether its last change found no room in the store.
     is_blocked: bool,
@@ -105,9 +105,9 @@ struct Leaf {
 pub(super) struct KnownLeaf<'a> {
     pub(super) name: &'a Name,
     pub(super) row: &'a LeafRow,
-    /// The number of verdicts that it has not acknowledged.
-    pub(super) verdicts: usize,
-    /// The changes that it has made and that are not judged, if a link is established: no more than this.
+    /// The number of decisions that it has not acknowledged.
+    pub(super) decisions: usize,
+    /// The changes that it has made and that are not decided, if a link is established: no more than this.
     pub(super) pending: Option<u64>,
     /// The time of its last frame since the process started.
     pub(super) heard_ms: Option<u64>,
@@ -122,8 +122,8 @@ pub(super) struct KnownLeaf<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Progress {
     ver: u64,
-    /// The leaf of which the last change is judged.
-    judged: Option<(Name, u64)>,
+    /// The leaf of which the last change is decided.
+    decided: Option<(Name, u64)>,
 }
 
 impl Root {
@@ -199,9 +199,9 @@ impl Root {
     /// Reports that all steps up to this one are committed.
     pub fn handle_saved(&mut self, step: u64) {
         let ver = self.saved_ver;
-        while let Some(Progress { ver, judged }) = self.steps.pop_saved(step) {
+        while let Some(Progress { ver, decided }) = self.steps.pop_saved(step) {
             self.saved_ver = ver;
-            let Some((name, applied)) = judged else { continue };
+            let Some((name, applied)) = decided else { continue };
             if let Some(leaf) = self.leaves.get_mut(&name) {
                 leaf.saved = applied;
                 self.ready.insert(name);
@@ -303,8 +303,8 @@ impl Root {
     fn forget(&mut self, name: &Name, effects: &mut Effects) {
         self.end(name, Cause::Dropped, effects);
         let Some(leaf) = self.leaves.remove(name) else { return };
-        for (seq, verdict) in leaf.verdicts {
-            effects.row(RowId::Verdict(name.clone(), seq), Some(Row::Verdict(verdict)), None);
+        for (seq, decision) in leaf.decisions {
+            effects.row(RowId::Decision(name.clone(), seq), Some(Row::Decision(decision)), None);
         }
         effects.row(RowId::Leaf(name.clone()), Some(Row::Leaf(leaf.row)), None);
     }
@@ -397,14 +397,14 @@ impl Root {
     }
 
     fn finish(&mut self, mut effects: Effects) -> Effects {
-        self.steps.finish(&mut effects, Progress { ver: self.row.ver, judged: None });
+        self.steps.finish(&mut effects, Progress { ver: self.row.ver, decided: None });
         effects
     }
 
     /// Finishes a step of a leaf.
     fn finish_of(&mut self, name: &Name, mut effects: Effects) -> Effects {
-        let judged = self.leaves.get(name).map(|leaf| (name.clone(), leaf.row.applied));
-        self.steps.finish(&mut effects, Progress { ver: self.row.ver, judged });
+        let decided = self.leaves.get(name).map(|leaf| (name.clone(), leaf.row.applied));
+        self.steps.finish(&mut effects, Progress { ver: self.row.ver, decided });
         effects
     }
 
@@ -494,7 +494,7 @@ impl Root {
         KnownLeaf {
             name,
             row: &leaf.row,
-            verdicts: leaf.verdicts.len(),
+            decisions: leaf.decisions.len(),
             pending: link.map(|link| link.last_seq.saturating_sub(leaf.row.applied)),
             heard_ms: leaf.heard_ms,
             is_blocked: leaf.is_blocked,
@@ -544,7 +544,7 @@ fn names_of(admit: &Patterns) -> BTreeSet<Name> {
 
 impl Leaf {
     fn new(row: LeafRow) -> Self {
-        Self { saved: row.applied, row, verdicts: BTreeMap::new(), is_blocked: false, heard_ms: None }
+        Self { saved: row.applied, row, decisions: BTreeMap::new(), is_blocked: false, heard_ms: None }
     }
 }
 

@@ -19,7 +19,7 @@ pub enum RowId {
     Key(Key),
     Entry(u64),
     Leaf(Name),
-    Verdict(Name, u64),
+    Decision(Name, u64),
     Conflict(u64),
 }
 
@@ -34,7 +34,7 @@ pub enum Row {
     Note(Note),
     Entry(Entry),
     Leaf(LeafRow),
-    Verdict(Verdict),
+    Decision(Decision),
     Conflict(Conflict),
 }
 
@@ -117,11 +117,11 @@ pub struct LeafRow {
     pub stream: u64,
     /// The streams before it, at most [`EARLIER_STREAMS_MAX`]: a leaf that comes with one of them was restored from a backup.
     pub earlier_streams: Vec<u64>,
-    /// The last change of the stream that is judged.
+    /// The last change of the stream that is decided.
     pub applied: u64,
     /// The change id of the change `applied`.
     pub change_id: ChangeId,
-    /// The last change of which the verdict is dropped.
+    /// The last change of which the decision is dropped.
     pub pruned: u64,
     /// The leaf has committed all records up to this version.
     pub cursor: u64,
@@ -133,15 +133,15 @@ pub struct LeafRow {
 
 /// The root's answer to a change, until the leaf has committed it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Verdict {
+pub struct Decision {
     pub key: Key,
-    /// The root's version after the judgement: records up to it are sent before the verdict.
+    /// The root's version after the decision: records up to it are sent before the decision.
     pub at: u64,
-    pub kind: VerdictKind,
+    pub kind: DecisionKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum VerdictKind {
+pub enum DecisionKind {
     Accepted { ver: u64 },
     Refused(Reason),
 }
@@ -158,14 +158,14 @@ pub struct LeafNodeRow {
     pub last_ver: u64,
     /// The run of the root that made the version `last_ver`.
     pub term: u64,
-    /// The last change of which the verdict is applied.
+    /// The last change of which the decision is applied.
     pub acked: u64,
     /// The change id of the change `acked`.
     pub acked_change_id: ChangeId,
     pub stream: u64,
     /// The last change of the stream.
     pub last_seq: u64,
-    /// Changes up to this one may have been judged in an earlier stream.
+    /// Changes up to this one may have been decided in an earlier stream.
     pub again_to: u64,
     /// Changes up to this one may be based on records of a root that the leaf has left.
     pub rejoin_to: u64,
@@ -224,7 +224,7 @@ pub struct Note {
 /// The expiry time of a value that does not expire.
 pub const FOREVER: u64 = i64::MAX as u64;
 
-/// A change of a leaf that waits for its verdict.
+/// A change of a leaf that waits for its decision.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     pub key: Key,
@@ -239,7 +239,7 @@ pub struct Entry {
     pub until: u64,
 }
 
-/// What has become of an entry before its verdict.
+/// What has become of an entry before its decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EntryState {
     /// The leaf shows it, or a later one that is based on it.
@@ -264,7 +264,7 @@ pub struct Conflict {
     pub winner: u64,
     /// The leaf that made the winner; `None`: the root.
     pub owner: Option<Name>,
-    /// The time of the verdict in milliseconds.
+    /// The time of the decision in milliseconds.
     pub at_ms: u64,
 }
 

@@ -12,7 +12,7 @@ pub(super) enum Kind {
     Key,
     Entry,
     Leaf,
-    Verdict,
+    Decision,
     Conflict,
 }
 
@@ -38,7 +38,7 @@ impl Kind {
             RowId::Key(_) => Self::Key,
             RowId::Entry(_) => Self::Entry,
             RowId::Leaf(_) => Self::Leaf,
-            RowId::Verdict(..) => Self::Verdict,
+            RowId::Decision(..) => Self::Decision,
             RowId::Conflict(_) => Self::Conflict,
         }
     }

@@ -20,10 +20,10 @@ impl Root {
         self.report_after(None, usize::MAX, 0)
     }
 
-    /// Returns the most verdicts that a leaf has not committed.
+    /// Returns the most decisions that a leaf has not committed.
     #[cfg(test)]
-    pub fn verdicts_max(&self) -> usize {
-        self.leaves_after(None).map(|leaf| leaf.verdicts).max().unwrap_or_default()
+    pub fn decisions_max(&self) -> usize {
+        self.leaves_after(None).map(|leaf| leaf.decisions).max().unwrap_or_default()
     }
 
     /// Returns the state with at most `max` leaves, those after a name: the leaves of a root can be too many for one
@@ -48,7 +48,7 @@ impl Root {
 
     fn leaf_report(&self, leaf: &KnownLeaf<'_>, now_ms: u64) -> LeafReport {
         let behind = if leaf.has_all { 0 } else { self.ver().saturating_sub(leaf.row.cursor) };
-        let pending = leaf.pending.map(|pending| pending.saturating_add(count(leaf.verdicts)));
+        let pending = leaf.pending.map(|pending| pending.saturating_add(count(leaf.decisions)));
         LeafReport {
             name: leaf.name.to_string(),
             state: match pending {

@@ -1,11 +1,10 @@
 //! Writing a file as a whole: a reader sees the old or the new content.
 
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use crate::random;
+use crate::{platform, random};
 
 /// The most symbolic links that are followed, as in Linux.
 const LINKS_MAX: usize = 40;
@@ -38,7 +37,7 @@ pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
         return written;
     }
     // Fails in a folder that this process may not read. The file has its new content in any case.
-    let _ = File::open(folder(&path)).and_then(|folder| folder.sync_all());
+    let _ = platform::sync_directory(folder(&path));
     Ok(())
 }
 
@@ -48,19 +47,7 @@ pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 /// Neither the file nor its folder can be opened. On a file system without locks there is none, and no error.
 pub fn lock(path: &Path) -> io::Result<File> {
     let path = target(path)?;
-    // The folder, until the file exists.
-    let open = || match File::open(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => File::open(folder(&path)),
-        other => other,
-    };
-    let id = |file: &File| file.metadata().map(|metadata| (metadata.dev(), metadata.ino()));
-    loop {
-        let file = open()?;
-        // The process that had the lock may have replaced or created the file.
-        if file.lock().is_err() || id(&file)? == id(&open()?)? {
-            return Ok(file);
-        }
-    }
+    platform::lock_file(&path, folder(&path))
 }
 
 /// Returns the file that a symbolic link points to, whether or not it exists.
@@ -82,31 +69,20 @@ fn folder(path: &Path) -> &Path {
 fn write_new(path: &Path, bytes: &[u8], mode: u32, replaced: Option<&Metadata>) -> io::Result<()> {
     // Not readable by other users before it has its permissions.
     let mode = if replaced.is_some() { 0o600 } else { mode };
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+    let mut file = platform::create_file(path, mode)?;
     if let Some(replaced) = replaced {
-        keep_owner(&file, replaced)?;
-        // After the owner, because a change of that takes away the bits of set-user-ID.
-        file.set_permissions(Permissions::from_mode(replaced.mode()))?;
+        platform::keep_permissions(&file, replaced)?;
     }
     file.write_all(bytes)?;
     file.sync_all()
 }
 
-fn keep_owner(file: &File, replaced: &Metadata) -> io::Result<()> {
-    let (new, uid, gid) = (file.metadata()?, replaced.uid(), replaced.gid());
-    if (new.uid(), new.gid()) == (uid, gid) {
-        return Ok(());
-    }
-    fchown(file, Some(uid), Some(gid)).map_err(|error| {
-        let message =
-            format!("it must keep its owner {uid} and group {gid}, which only root can do: {error}");
-        io::Error::new(error.kind(), message)
-    })
-}
-
+// On Windows files have the permissions of their folder.
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
-    use std::os::unix::fs::{chown, symlink};
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
     use std::thread;
 
     use super::*;

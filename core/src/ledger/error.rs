@@ -30,6 +30,8 @@ pub enum StorageErrorKind {
     Corrupt(String),
     /// Another version of this program wrote the files, in this format; 0: one before the numbered ones.
     UnsupportedFormat(u64),
+    /// Files were replaced while they were copied, in each of these attempts.
+    Changing(u32),
     /// The directory belongs to this node of an exchange, and is not opened as such.
     OtherNode(String),
     Io(io::Error),
@@ -102,6 +104,9 @@ impl fmt::Display for StorageError {
             }
             StorageErrorKind::UnsupportedFormat(format) => {
                 write!(out, "{path} has format {format}; this version reads and writes another one")
+            }
+            StorageErrorKind::Changing(attempts) => {
+                write!(out, "the files of {path} changed in each of {attempts} attempts to copy them")
             }
             StorageErrorKind::OtherNode(node) => write!(out, "{path} belongs to {node}"),
             StorageErrorKind::Io(error) => write!(out, "cannot use {path}: {error}"),

@@ -11,6 +11,7 @@ pub mod queue;
 pub mod record;
 
 pub use error::{RecordTooLong, StorageError, StorageErrorKind};
+pub use file::copy;
 pub use file::entry::CommitMetadata;
 pub use file::ledger::FileLedger;
 pub use file::offline;

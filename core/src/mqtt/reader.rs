@@ -166,7 +166,7 @@ fn string(bytes: &[u8]) -> Result<&str, Cause> {
 /// Whether all bytes are ASCII characters except U+0000, as nearly always.
 ///
 /// Eight bytes at a time: in a byte that is 0, and in one above 0x7F, the highest bit is set once 1 is subtracted, or before.
-/// Without either no byte borrows from its neighbour. Names are too short for vectors.
+/// Without either no byte borrows from its neighbor. Names are too short for vectors.
 fn is_plain(bytes: &[u8]) -> bool {
     const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
     const HIGHEST: u64 = u64::from_ne_bytes([0x80; 8]);

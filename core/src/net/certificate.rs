@@ -75,6 +75,13 @@ impl Certificate {
         })
     }
 
+    /// Returns its subject as text, not escaped, or its alternative names if the subject is empty (RFC 5280, 4.1.2.6).
+    #[must_use]
+    pub fn name(&self) -> String {
+        let of = if self.subject.is_empty() { &self.subject_alt_names } else { &self.subject };
+        of.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(", ")
+    }
+
     /// Returns the whole days until it expires, rounded down: negative once it has expired.
     #[must_use]
     pub fn days_left(&self, now_s: u64) -> i64 {

@@ -5,10 +5,6 @@ use std::thread;
 
 use tokio::sync::oneshot;
 
-/// What is added to the nice value for work that others should not wait for. 19 would leave it too little of a busy
-/// processor.
-const NICE: i32 = 10;
-
 /// Runs blocking work on a thread of its own and returns its result. If the returned future is dropped, the thread runs on
 /// and its result is discarded.
 ///
@@ -21,15 +17,6 @@ pub async fn run_detached<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
     let (sender, result) = oneshot::channel();
     start_detached(move || drop(sender.send(work())))?;
     result.await.map_err(io::Error::other)
-}
-
-/// Lets other threads have the processors first, as `nice -n 10`: for work that takes a processor for a while.
-pub fn lower_priority() {
-    // On Linux, a nice value is that of the calling thread. Elsewhere it would be that of the whole process.
-    if cfg!(target_os = "linux") {
-        // A container may forbid it: then the work is done as before.
-        let _ = rustix::process::nice(NICE);
-    }
 }
 
 /// Starts blocking work on a thread of its own.
@@ -54,19 +41,6 @@ mod tests {
         tokio::task::yield_now().await;
         unblock.send(7).unwrap();
         assert_eq!(work.await.unwrap().unwrap(), 7);
-    }
-
-    #[cfg(target_os = "linux")]
-    #[tokio::test]
-    async fn a_lower_priority_is_that_of_the_calling_thread_alone() {
-        let priority = || rustix::process::getpriority_process(None).unwrap();
-        let before = priority();
-        let lowered = run_detached(move || {
-            lower_priority();
-            priority()
-        });
-        assert_eq!(lowered.await.unwrap(), (before + NICE).min(19));
-        assert_eq!(priority(), before);
     }
 
     #[tokio::test]

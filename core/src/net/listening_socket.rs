@@ -2,10 +2,10 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 
-use nix::sys::socket::{Shutdown, shutdown};
 use tokio::net::{TcpListener, TcpStream};
+
+use crate::platform;
 
 /// A listening socket. When it is dropped, another one can listen on its port.
 #[derive(Debug)]
@@ -39,8 +39,6 @@ impl ListeningSocket {
 
 impl Drop for ListeningSocket {
     fn drop(&mut self) {
-        // To close it is not enough: a process that another thread starts has a copy of it until it runs its program, and a
-        // socket that listens excludes another one on its port. After an error, the last copy ends it.
-        _ = shutdown(self.0.as_raw_fd(), Shutdown::Both);
+        platform::stop_listening(&self.0);
     }
 }

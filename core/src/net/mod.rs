@@ -7,12 +7,10 @@ pub mod listening_socket;
 pub mod origin;
 pub mod runtime_thread;
 pub mod secret;
-pub mod sent_mark;
 pub mod tls;
 pub mod websocket;
 
 pub use certificate::Certificate;
 pub use listening_socket::ListeningSocket;
 pub use secret::Secret;
-pub use sent_mark::SentMark;
-pub use tls::{ClientTls, IdentityFiles, TlsError, TlsOptions, TlsSetupError};
+pub use tls::{ClientTls, GivenCa, IdentityFiles, TlsError, TlsOptions, TlsSetupError};

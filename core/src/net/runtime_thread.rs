@@ -1,13 +1,14 @@
 //! Single-threaded tokio runtimes, and threads that drive one.
 
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
+
+use crate::platform;
 
 /// A thread that drives a single-threaded runtime: tasks spawned on it run while the thread that spawned them is blocked.
 ///
@@ -62,11 +63,9 @@ impl RuntimeThread {
 /// The system cannot create a file descriptor.
 pub fn runtime() -> io::Result<Runtime> {
     static HAS_STARTED: AtomicBool = AtomicBool::new(false);
-    // The first runtime of a process opens six descriptors, and tokio panics if only some of them can be opened. Opening
-    // six beforehand turns that panic into an error.
+    // Turns a panic of tokio into an error.
     if !HAS_STARTED.load(Ordering::Relaxed) {
-        let pairs: io::Result<Vec<_>> = (0..3).map(|_| UnixStream::pair()).collect();
-        drop(pairs?);
+        platform::reserve_runtime_descriptors()?;
     }
     let runtime = Builder::new_current_thread().enable_all().build()?;
     HAS_STARTED.store(true, Ordering::Relaxed);

@@ -1,15 +1,14 @@
 //! Secrets in memory: passwords and tokens, erased when dropped.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use nix::fcntl::OFlag;
 use zeroize::Zeroizing;
 
 use crate::files::text::{self, EncodingError};
+use crate::platform;
 
 /// Size of the first buffer for a source of unknown length, such as a pipe.
 const PIPE_BYTES: usize = 4096;
@@ -71,9 +70,7 @@ impl Secret {
     /// # Errors
     /// Errors of the system, or [`ErrorKind::InvalidInput`] for anything else than a regular file.
     pub fn read_regular_file(path: &Path, bytes_max: usize) -> io::Result<Self> {
-        // Without the flag, opening a pipe waits for a writer. On a regular file it has no effect.
-        let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-        let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
+        let file = platform::open_nonblocking(path)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() {
             return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));

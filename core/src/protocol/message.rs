@@ -22,14 +22,19 @@ pub const PARTITION: &str = "$partition";
 pub const HIGH_PRIORITY: &str = "$high_priority";
 /// User property: `true` on a SET makes the key persistent (protocol §7).
 pub const PERSIST: &str = "aio-persistence";
-/// User property: `true` on a request asks a store of mqkv for the next three; others ignore it (docs/protocol.md).
+/// User property: `true` on a request asks a store of mqkv for the next ones; others ignore it (docs/protocol.md).
 pub const DETAILS: &str = "mqkv-details";
 /// User property: the milliseconds until a key expires, or `none`.
 pub const TIME_TO_LIVE: &str = "mqkv-ttl";
 /// User property: the fencing token that protects a key.
 pub const KEY_FENCE: &str = "mqkv-fence";
+/// User property: `true` on a KEYNOTIFY with a pattern asks a store of mqkv to watch all keys with a prefix. It is on the response
+/// if the store does; others watch the key of this name (docs/protocol.md).
+pub const PREFIX: &str = "mqkv-prefix";
 /// User property: `true` on the response to a SCAN whose pattern matches more than the client may read, whatever keys there are.
 pub const LIMITED: &str = "mqkv-limited";
+/// User property: `true` on the response to a write at a leaf of an exchange that is not linked: the change waits for the root.
+pub const PENDING: &str = "mqkv-pending";
 
 /// The only value of [`STATUS`], also with an error reply.
 pub const STATUS_OK: &str = "200";
@@ -97,7 +102,7 @@ mod tests {
         assert_eq!([SOURCE, TIMESTAMP, PROTOCOL_VERSION, PARTITION, HIGH_PRIORITY], requests);
         assert_eq!([FENCE, PERSIST, STATUS], ["__ft", "aio-persistence", "__stat"]);
         assert_eq!([DETAILS, TIME_TO_LIVE, KEY_FENCE], ["mqkv-details", "mqkv-ttl", "mqkv-fence"]);
-        assert_eq!(LIMITED, "mqkv-limited");
+        assert_eq!([LIMITED, PREFIX], ["mqkv-limited", "mqkv-prefix"]);
         assert_eq!([STATUS_OK, PROTOCOL_VERSION_1], ["200", "1.0"]);
         assert_eq!(CONTENT_TYPE, "application/octet-stream");
     }

@@ -18,6 +18,7 @@ mod no_cluster;
 pub mod operations;
 mod operations_settings;
 mod rate_limit;
+mod reload;
 pub mod service;
 pub mod settings;
 #[cfg(test)]
@@ -38,7 +39,6 @@ pub use self::service::{Persistence, StoreSettings, recorded_bytes_max};
 pub use self::settings::Settings;
 pub use crate::broker::settings::{ListenerSettings, WebSocketSettings};
 pub use crate::net::tls::{ClientCertificate, ServerTls, ServerTlsFiles};
-pub use crate::server::store_server::{
-    CertificatesReloader, CredentialsReloader, ExchangeReloader, RulesReloader, StoreServer,
-};
+pub use crate::server::reload::{CertificatesReloader, CredentialsReloader, ExchangeReloader, RulesReloader};
+pub use crate::server::store_server::StoreServer;
 pub use crate::store::Limits;

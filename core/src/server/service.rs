@@ -52,6 +52,8 @@ mod persistence_tests;
 #[cfg(test)]
 mod power_cut_tests;
 #[cfg(test)]
+mod prefix_watch_tests;
+#[cfg(test)]
 mod simulated_ledger;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,5 @@
 //! State store server: a broker with the state store as its application, started and stopped together.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,18 +11,16 @@ use tokio::time::{sleep, timeout};
 
 use super::authorization::Authorizer;
 use super::delivery::{BrokerPublisher, Publisher};
-use super::event::exchange::ExchangeEvent;
 use super::event::{Event, EventSink};
-use super::exchange::settings::RootFile;
 use super::external::{ConnectionError, External};
 use super::identity::IdentityAuthenticator;
 use super::metrics::Metrics;
 use super::operations::{Phase, ServerMonitor, admin, sys};
 use super::operations_settings::{AdminSettings, OperationsSettings};
+use super::reload::{CertificatesReloader, CredentialsReloader, ExchangeReloader, RulesReloader};
 use super::service::{BackgroundTasks, Persistence, Service, StoreSettings};
 use super::{ClusterNode, Error, Identities, ListenerSettings, Settings};
-use crate::broker::{self, AccessControl, Broker, Hooks, Server};
-use crate::clock;
+use crate::broker::{self, AccessControl, Hooks, Server};
 use crate::ledger::Seeding;
 use crate::net::detached::{run_detached, start_detached};
 use crate::net::tls::ServerTls;
@@ -89,131 +86,6 @@ impl Drop for Tasks {
     }
 }
 
-/// Reloads the authorization rules of a running server.
-#[derive(Clone)]
-pub struct RulesReloader {
-    authorizer: Arc<Authorizer>,
-    broker: Broker,
-    service: Arc<Service>,
-    events: EventSink,
-}
-
-impl RulesReloader {
-    /// Reads the rules again and logs the result. No client is disconnected: requests and messages are
-    /// authorized by the new rules from now on, watches that they do not allow end, and subscriptions that
-    /// they do not allow deliver nothing. Rules with an error leave the old ones in force. May block.
-    pub fn reload(&self) {
-        let outcome = self.authorizer.reload().map(|()| self.authorizer.len());
-        if outcome.is_ok() {
-            self.broker.reauthorize_all();
-            self.service.revoke_watches();
-        }
-        (self.events)(Event::Rules { outcome: outcome.map_err(|error| error.to_string()) });
-    }
-}
-
-impl fmt::Debug for RulesReloader {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("RulesReloader").field("authorizer", &self.authorizer).finish_non_exhaustive()
-    }
-}
-
-/// Reloads the file of a running node of an exchange.
-#[derive(Clone)]
-pub struct ExchangeReloader {
-    service: Arc<Service>,
-    publisher: BrokerPublisher<Broker, Arc<Metrics>>,
-    events: EventSink,
-}
-
-impl ExchangeReloader {
-    /// At a root: applies the rules and the leaves that may join by themselves, and logs the result. If the rules differ, all links end,
-    /// and the leaves receive the new ones. With an error, or the file of another node, the old ones stay in force.
-    pub fn reload(&self, read: Result<RootFile, String>) {
-        let outcome = read.and_then(|file| {
-            let count = file.rules.len();
-            self.service.set_exchange_rules(&self.publisher, file).map(|()| count)
-        });
-        (self.events)(ExchangeEvent::Rules { outcome }.into());
-    }
-
-    /// Logs that a leaf reloads nothing. `outcome`: whether its file has changed since the start, or what is wrong with it.
-    pub fn reload_leaf(&self, outcome: Result<bool, String>) {
-        (self.events)(ExchangeEvent::LeafReload { outcome }.into());
-    }
-}
-
-impl fmt::Debug for ExchangeReloader {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("ExchangeReloader").finish_non_exhaustive()
-    }
-}
-
-/// Reloads the users and tokens of a running server.
-#[derive(Clone)]
-pub struct CredentialsReloader {
-    identities: Arc<Identities>,
-    broker: Broker,
-    events: EventSink,
-}
-
-impl CredentialsReloader {
-    /// Reads the files again, closes the connections of removed users, changed passwords and removed tokens, and logs the
-    /// result. A file that cannot be read or is invalid is logged and changes nothing. May block.
-    pub fn reload(&self) {
-        let outcome = self.identities.reload();
-        let closed = self.broker.close_invalid();
-        (self.events)(Event::Credentials { closed, outcome });
-    }
-}
-
-impl fmt::Debug for CredentialsReloader {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("CredentialsReloader").field("identities", &self.identities).finish_non_exhaustive()
-    }
-}
-
-/// Reloads the certificates, keys and client CAs of all listeners of a running server.
-#[derive(Clone)]
-pub struct CertificatesReloader {
-    tls_configurations: Vec<ServerTls>,
-    broker: Broker,
-    events: EventSink,
-}
-
-impl CertificatesReloader {
-    /// Reads the files again and logs the result: new handshakes use the new files. If one file has an error, all
-    /// listeners keep the old ones. Existing connections continue, except those of clients whose own certificate has
-    /// expired. May block.
-    pub fn reload(&self) {
-        self.broker.close_invalid();
-        if let Err(error) = ServerTls::reload(&self.tls_configurations) {
-            return (self.events)(Event::Certificates { outcome: Err(error.with_hint()) });
-        }
-        let now_s = clock::wall_ms() / 1000;
-        let days_left = self.tls_configurations.iter().filter_map(|tls| tls.days_left(now_s)).min();
-        (self.events)(Event::Certificates { outcome: Ok(days_left) });
-        self.report_validity(now_s);
-    }
-
-    fn report_validity(&self, now_s: u64) {
-        let mut reasons: Vec<_> =
-            self.tls_configurations.iter().filter_map(|tls| tls.validity_error(now_s)).collect();
-        reasons.dedup();
-        for reason in reasons {
-            (self.events)(Event::OutOfTime { reason });
-        }
-    }
-}
-
-impl fmt::Debug for CertificatesReloader {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("CertificatesReloader")
-            .field("tls_configurations", &self.tls_configurations)
-            .finish_non_exhaustive()
-    }
-}
-
 impl StoreServer {
     /// Opens the store and starts to serve it. Events are counted and, per subject, limited in rate before
     /// they reach the sink of the settings.
@@ -275,14 +147,8 @@ impl StoreServer {
             broker: server.broker().clone(),
             events: Arc::clone(&events),
         });
-        let certificates = (!tls_configurations.is_empty()).then(|| CertificatesReloader {
-            tls_configurations,
-            broker: server.broker().clone(),
-            events: Arc::clone(&events),
-        });
-        if let Some(certificates) = &certificates {
-            certificates.report_validity(clock::wall_ms() / 1000);
-        }
+        let certificates =
+            CertificatesReloader::new(tls_configurations, server.broker().clone(), Arc::clone(&events));
         let rules = authorizer.map(|authorizer| RulesReloader {
             authorizer,
             broker: server.broker().clone(),
@@ -316,6 +182,7 @@ impl StoreServer {
         if let Some(interval) = sys_interval {
             tasks.push(tokio::spawn(sys::publish(Arc::clone(&monitor), interval)));
         }
+        tasks.extend(certificates.clone().map(|certificates| tokio::spawn(certificates.watch())));
         let tasks = Tasks(tasks);
         Ok(Self {
             server,

@@ -55,10 +55,11 @@ impl<'a> KeyView<'a> {
         self.entry.fence()
     }
 
-    /// Returns the number of connections that watch the key.
+    /// Returns the number of watches of the key and of its prefixes.
     #[must_use]
     pub fn watchers(&self) -> usize {
-        self.store.watchers.count(self.entry.key())
+        let (store, key) = (self.store, self.entry.key());
+        store.watchers.count(key).saturating_add(store.prefix_watchers.of(key).count())
     }
 
     #[must_use]
@@ -97,10 +98,10 @@ impl Store {
         (!is_expired).then_some(KeyView { store: self, slot, entry, now })
     }
 
-    /// Returns the number of keys that a connection watches.
+    /// Returns the number of keys and prefixes that a connection watches.
     #[must_use]
     pub fn watches_of(&self, connection: ConnectionId) -> usize {
-        self.watchers.count_of(connection)
+        self.watchers.count_of(connection).saturating_add(self.prefix_watchers.count_of(connection))
     }
 }
 

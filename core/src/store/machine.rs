@@ -12,6 +12,7 @@ use crate::protocol::{
     Condition, ConnectionId, EncodedValue, ErrorReply, Key, Reply, Request, Timestamp, Value, topic,
 };
 
+use super::authorization::KeyPermissions;
 use super::checks::{
     CurrentEntry, Verdict, Write, check_fence, check_key_length, check_lengths, check_permission,
     check_timestamp, evaluate,
@@ -21,7 +22,8 @@ use super::entries::Entries;
 use super::entry::{Entry, StoredValue, Version, cost};
 use super::key_walk::SLOTS_PER_CALL_MAX;
 use super::limits::Limits;
-use super::request::{Change, Now, StoreRequest, StoreResponse};
+use super::prefix_watchers::{PrefixWatch, PrefixWatchers, prefix_of};
+use super::request::{Change, Now, StoreRequest, StoreResponse, WatchOptions};
 use super::scan::Scan;
 use super::versions::Versions;
 use super::watchers::{Watcher, Watchers};
@@ -42,7 +44,7 @@ pub const EXPIRED_PER_POLL_MAX: usize = 1_000;
 /// ```
 /// # extern crate mqkv_core as mqkv;
 /// use mqkv::protocol::{ConnectionId, Key, Reply, Request, Timestamp};
-/// use mqkv::store::{Limits, Now, Store, StoreRequest};
+/// use mqkv::store::{Limits, Now, Store, StoreRequest, WatchOptions};
 ///
 /// let mut store = Store::new(Limits::default());
 /// let now = Now { wall_ms: 1_700_000_000_000, monotonic_ms: 0 };
@@ -56,6 +58,7 @@ pub const EXPIRED_PER_POLL_MAX: usize = 1_000;
 ///         timestamp: Some(Ok(Timestamp::of_store(now.wall_ms, 0))),
 ///         fence: None,
 ///         persist: false,
+///         watch: WatchOptions::default(),
 ///         encoded: None,
 ///         refusal: None,
 ///     };
@@ -74,6 +77,7 @@ pub struct Store {
     pub(super) deadlines: Deadlines,
     versions: Versions,
     pub(super) watchers: Watchers,
+    pub(super) prefix_watchers: PrefixWatchers,
     monotonic_ms: u64,
 }
 
@@ -111,6 +115,7 @@ impl Store {
             fence,
             encoded,
             persist,
+            watch: WatchOptions { is_prefix, details },
             refusal,
             request,
         } = request;
@@ -145,6 +150,18 @@ impl Store {
                 check_write(&key)?;
                 self.delete(&key, Write::VDel(&value), fence.as_ref())
             }
+            Request::KeyNotify { key: pattern, stop: true } if is_prefix => {
+                let was_watched = self.prefix_watchers.remove(prefix_of(&pattern)?.as_bytes(), connection);
+                if was_watched { Reply::Done } else { Reply::Count(0) }.into()
+            }
+            // The keys are authorized when they are notified.
+            Request::KeyNotify { key: pattern, stop: false } if is_prefix => {
+                let watcher = Watcher { connection, client_id, details };
+                let added = self
+                    .prefix_watchers
+                    .add(prefix_of(&pattern)?.as_bytes(), PrefixWatch { watcher, owner, permissions });
+                added.map(|()| Reply::Done.into()).map_err(|_| ErrorReply::QuotaExceeded)?
+            }
             Request::KeyNotify { key, stop: true } => {
                 let was_watched = self.watchers.remove(&key, connection);
                 if was_watched { Reply::Done } else { Reply::Count(0) }.into()
@@ -152,7 +169,7 @@ impl Store {
             Request::KeyNotify { key, stop: false } => {
                 check_key_length(&key, &self.limits)?;
                 check_permission(readable, &key)?;
-                self.watch(&key, Watcher { connection, client_id, details: false }, &owner)?
+                self.watch(&key, Watcher { connection, client_id, details }, &owner)?
             }
             Request::Scan { pattern, token } => {
                 let mut scan = Scan::new(&pattern, token.as_deref())?;
@@ -183,15 +200,15 @@ impl Store {
         self.watchers.keys_after(connection, last)
     }
 
-    /// Whether a connection watches any key.
+    /// Whether a connection watches any key or prefix.
     #[must_use]
     pub fn is_watching(&self, connection: ConnectionId) -> bool {
-        self.watchers.count_of(connection) > 0
+        self.watches_of(connection) > 0
     }
 
-    /// Adds time to live and fencing token to the notifications of a watch.
-    pub fn add_watch_details(&mut self, connection: ConnectionId, key: &Key) {
-        self.watchers.add_details(key, connection);
+    /// Replaces the permissions of a connection that watches prefixes.
+    pub fn set_prefix_permissions(&mut self, connection: ConnectionId, permissions: &Arc<KeyPermissions>) {
+        self.prefix_watchers.set_permissions(connection, permissions);
     }
 
     /// Ends the watch of a key.
@@ -201,6 +218,7 @@ impl Store {
 
     /// Ends watches of a connection that has ended (protocol §3), a few at a time; returns whether there are more.
     pub fn handle_disconnect(&mut self, connection: ConnectionId) -> bool {
+        self.prefix_watchers.remove_all(connection);
         self.watchers.remove_some(connection)
     }
 
@@ -443,7 +461,7 @@ impl Store {
         };
         let change = Change {
             version,
-            watchers: self.watchers.of(set.key.as_bytes()),
+            watchers: self.watchers_of(set.key.as_bytes()),
             content: Some(StoredValue { value, fence, deadline_ms, persist }),
             notification,
             ttl_ms: set.ttl_ms,
@@ -497,6 +515,13 @@ impl Store {
         added.map(|()| Reply::Done.into()).map_err(|_| ErrorReply::QuotaExceeded)
     }
 
+    /// Returns the connections to notify of a key.
+    fn watchers_of(&self, key: &[u8]) -> Vec<Watcher> {
+        let mut watchers = self.watchers.of(key);
+        self.prefix_watchers.add_to(&mut watchers, key);
+        watchers
+    }
+
     /// Returns the slot of a key. A key that has expired is removed, and its change returned.
     fn find(&mut self, key: &Key) -> (Option<Slot>, Option<Change>) {
         match self.entries.find(key.as_bytes()) {
@@ -526,7 +551,7 @@ impl Store {
         let entry = self.entries.remove(slot)?;
         let (version, persist) = (entry.version(), entry.is_persistent());
         self.versions.remember_removed(&key, version);
-        let watchers = self.watchers.of(key.as_bytes());
+        let watchers = self.watchers_of(key.as_bytes());
         Some(Change { key, version, content: None, persist, watchers, notification: None, ttl_ms: None })
     }
 }

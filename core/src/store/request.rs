@@ -40,8 +40,18 @@ pub struct StoreRequest {
     pub encoded: Option<EncodedValue>,
     /// Whether the key is to be persistent (property `aio-persistence`).
     pub persist: bool,
+    pub watch: WatchOptions,
     /// The error with which a SET, DEL or VDEL is refused if the client is authorized for it.
     pub refusal: Option<ErrorReply>,
+}
+
+/// What the user properties of a KEYNOTIFY ask for (docs/protocol.md).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WatchOptions {
+    /// The key is the pattern of a prefix, whose keys are to be watched (property `mqkv-prefix`).
+    pub is_prefix: bool,
+    /// Notifications are to have time to live and fencing token (property `mqkv-details`).
+    pub details: bool,
 }
 
 impl StoreRequest {

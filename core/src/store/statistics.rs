@@ -13,7 +13,7 @@ pub struct StoreStatistics {
     /// Memory of the keys in bytes, with the overhead, as limited by [`Limits::memory_bytes_max`](super::Limits).
     pub memory_bytes: u64,
     pub memory_bytes_max: u64,
-    /// Number of watches.
+    /// Number of watches, of keys and prefixes.
     pub watches: usize,
     pub watches_max: usize,
 }
@@ -27,7 +27,7 @@ impl Store {
             bytes: self.entries.bytes(),
             memory_bytes: self.memory_bytes(),
             memory_bytes_max: self.limits.memory_bytes_max,
-            watches: self.watchers.len(),
+            watches: self.watchers.len().saturating_add(self.prefix_watchers.len()),
             watches_max: self.limits.watches_max,
         }
     }

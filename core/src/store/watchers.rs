@@ -36,7 +36,7 @@ const WATCHES_PER_CALL_MAX: usize = 256;
 
 /// An owner may watch at most so many times what it leaves free: four fifths alone, and many owners equal parts. So there is
 /// always room for one that watches little.
-const OWNER_FACTOR: usize = 4;
+pub(super) const OWNER_FACTOR: usize = 4;
 
 /// A limit on watches is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +92,7 @@ impl Watchers {
     ) -> Result<(), WatchLimitReached> {
         let watched = self.by_connection.get(&watcher.connection);
         if watched.is_some_and(|watched| watched.keys.contains(key)) {
+            self.add_details(key, &watcher);
             return Ok(());
         }
         let (count, bytes) = watched.map_or((0, 0), |watched| (watched.keys.len(), watched.bytes));
@@ -148,10 +149,10 @@ impl Watchers {
         self.by_key.get(key)?.get(&connection).map(|(client_id, _)| client_id)
     }
 
-    /// Adds time to live and fencing token to the notifications of a watch.
-    pub(super) fn add_details(&mut self, key: &Key, connection: ConnectionId) {
-        let watch = self.by_key.get_mut(key).and_then(|of_key| of_key.get_mut(&connection));
-        watch.into_iter().for_each(|(_, details)| *details = true);
+    /// Adds time to live and fencing token to the notifications of a watch, if it is repeated with them.
+    fn add_details(&mut self, key: &Key, repeated: &Watcher) {
+        let watch = self.by_key.get_mut(key).and_then(|of_key| of_key.get_mut(&repeated.connection));
+        watch.into_iter().for_each(|(_, details)| *details |= repeated.details);
     }
 
     /// Returns the client ids of all connections, in no order.

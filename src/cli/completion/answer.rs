@@ -6,7 +6,6 @@
 //! words in front of the command.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use clap::{Arg, Args, Command, FromArgMatches, ValueEnum};
 
@@ -19,6 +18,7 @@ use crate::cli::config::variables::Variables;
 use crate::cli::options::{ConnectionArgs, has_connection};
 use crate::commands::CommandError;
 use crate::commands::args::kind::ValueKind;
+use crate::platform::os_string;
 use crate::render::escape::is_safe;
 use crate::shell::completion::engine::{Candidate, Candidates, Completion, beginning_with, complete};
 use crate::shell::definition::Given;
@@ -65,7 +65,7 @@ fn connection(given: &[Given<'_>]) -> Option<ConnectionArgs> {
         let mut word = OsString::from(format!("--{long}"));
         if let Some(value) = value {
             word.push("=");
-            word.push(OsString::from_vec(value.clone()));
+            word.push(os_string(value.clone()));
         }
         words.push(word);
     }
@@ -82,15 +82,18 @@ struct Line {
 
 impl Line {
     fn of(shell: Shell, arguments: &[OsString]) -> Option<Self> {
-        let bytes = |word: &OsString| word.as_bytes().to_owned();
+        let bytes = |word: &OsString| word.as_encoded_bytes().to_owned();
         if shell == Shell::Bash {
             let [breaks, line] = arguments else { return None };
-            return Some(Self { shell, bash: BashLine::parse(line.as_bytes(), breaks.as_bytes())? });
+            return Some(Self {
+                shell,
+                bash: BashLine::parse(line.as_encoded_bytes(), breaks.as_encoded_bytes())?,
+            });
         }
         // The other shells split words as they run them.
         let (current, words) = arguments.split_last()?;
         // PowerShell drops empty arguments, so its script puts a sign in front of this one.
-        let current = match current.as_bytes() {
+        let current = match current.as_encoded_bytes() {
             [b'=', current @ ..] if shell == Shell::Powershell => current,
             current => current,
         };
@@ -185,6 +188,8 @@ mod tests {
     fn bash_gets_the_part_of_a_word_that_it_replaces_quoted() {
         assert_eq!(bash("mqkv get --output=j"), "words\njson\njsonl\n");
         assert_eq!(bash("mqkv get -x p"), "words\nprod\n");
+        assert_eq!(bash("mqkv get k -b k"), "words\nkube:\n");
+        assert_eq!(bash("mqkv get k -b mqtt"), "words\n", "a host cannot be known");
         assert_eq!(bash("mqkv get a"), "words\na\\ b\n");
         assert_eq!(bash("mqkv data clear-fence ./state a"), "words\n", "the key is in the files");
         assert_eq!(bash("mqkv get 'a"), "words\na b\n");

@@ -1,8 +1,7 @@
 //! The configuration file on disk: its path, reading and writing.
 
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::file::{BYTES_MAX, File};
@@ -10,6 +9,7 @@ use super::variables::{CONFIG, Variables};
 use crate::commands::process::file;
 use crate::commands::{CommandError, Kind};
 use crate::files::replace;
+use crate::platform::{HOME, SETTINGS, create_private_directory};
 
 /// Path of the configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub fn find(typed: Option<&Path>, variables: &Variables) -> Option<Location> {
     if let Some(path) = variables.get(CONFIG) {
         return Some(Location { path: path.into(), named_by: Some(CONFIG) });
     }
-    let home = || variables.home.as_ref().map(|home| home.join(".config"));
+    let home = || variables.home.as_ref().map(|home| home.join(SETTINGS.below_home));
     let folder = variables.config_home.clone().or_else(home)?;
     Some(Location { path: folder.join("mqkv").join("config.toml"), named_by: None })
 }
@@ -39,7 +39,7 @@ pub fn find(typed: Option<&Path>, variables: &Variables) -> Option<Location> {
 /// No option, variable or home directory determines a path.
 pub fn find_any(typed: Option<&Path>, variables: &Variables) -> Result<Location, CommandError> {
     find(typed, variables).ok_or_else(|| {
-        let message = "no configuration file: HOME is not set";
+        let message = format!("no configuration file: {HOME} is not set");
         CommandError::new(Kind::Configuration, message).hint("--config FILE")
     })
 }
@@ -72,7 +72,7 @@ impl Location {
     /// Creates the directory of the file with mode 0700, if it does not exist.
     pub fn make_folder(&self) -> Result<(), CommandError> {
         let Some(folder) = self.folder() else { return Ok(()) };
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        let made = create_private_directory(folder);
         made.map_err(|error| CommandError::file("create", folder, &error))
     }
 

@@ -8,15 +8,16 @@ use super::setting::{PREFIX, Setting, Settings};
 use super::value::{PathBases, RawValue};
 use crate::commands::CommandError;
 use crate::commands::similarity::closest;
+use crate::platform::{HOME, SETTINGS};
 
 /// The variables that affect the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Variables {
     /// `MQKV_*` and `AIO_*` with their values; empty ones are left out.
     entries: Vec<(String, OsString)>,
-    /// XDG_CONFIG_HOME.
+    /// Of [`SETTINGS`].
     pub config_home: Option<PathBuf>,
-    /// HOME.
+    /// Of [`HOME`].
     pub home: Option<PathBuf>,
 }
 
@@ -54,12 +55,15 @@ pub const CONFIG: &str = "MQKV_CONFIG";
 pub const COMPLETE_KEYS: &str = "MQKV_COMPLETE_KEYS";
 /// The variable with the pager of long help.
 pub const PAGER: &str = "MQKV_PAGER";
+/// The variable with the program of `kube:`.
+pub const KUBECTL: &str = "MQKV_KUBECTL";
 /// What `watch`, `lock` and we ourselves use beside settings.
 const OTHERS: &[&str] = &[
     CONTEXT,
     CONFIG,
     COMPLETE_KEYS,
     PAGER,
+    KUBECTL,
     "MQKV_EVENT",
     "MQKV_KEY",
     "MQKV_FOUND",
@@ -90,8 +94,8 @@ impl Variables {
             let Some(name) = name.to_str().filter(|_| !value.is_empty()) else { continue };
             let folder = || Some(PathBuf::from(&value)).filter(|path| path.is_absolute());
             match name {
-                "XDG_CONFIG_HOME" => variables.config_home = folder(),
-                "HOME" => variables.home = folder(),
+                name if name == SETTINGS.variable => variables.config_home = folder(),
+                name if name == HOME => variables.home = folder(),
                 name if is_of_kubernetes(name, &value) => {}
                 name if name.starts_with(PREFIX) || name.starts_with(SDK_PREFIX) => {
                     variables.entries.push((name.to_owned(), value));

@@ -90,7 +90,7 @@ pub struct SetArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub read_only: Option<bool>,
     /// Color of the name at the prompt
-    #[arg(long, value_name = "COLOUR")]
+    #[arg(long, value_name = "COLOR")]
     pub prompt_color: Option<String>,
 }
 
@@ -106,7 +106,7 @@ pub struct AddArgs {
     #[arg(long)]
     pub read_only: bool,
     /// Color of the name at the prompt
-    #[arg(long, value_name = "COLOUR")]
+    #[arg(long, value_name = "COLOR")]
     pub prompt_color: Option<String>,
     /// Replace an existing context of this name
     #[arg(long)]

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 
 use crate::cli::config::origin::Origin;
-use crate::cli::config::setting::{Setting, Settings};
+use crate::cli::config::setting::{CONNECT_TIMEOUT, Setting, Settings};
 use crate::cli::config::value::Shown;
 use crate::cli::config::variables::Variables;
 use crate::cli::config::{Configuration, location};
@@ -68,7 +68,9 @@ pub fn show(configuration: &Configuration, with_origin: bool) -> Result<ConfigRe
         let source = match setting {
             // It has no effect without a context.
             Setting::ReadOnly if configuration.read_only().is_none() => continue,
-            Setting::ConnectTimeout if timeout_of_connecting(settings).is_some() => Setting::Timeout,
+            Setting::ConnectTimeout if timeout_of_connecting(settings, CONNECT_TIMEOUT).is_some() => {
+                Setting::Timeout
+            }
             _ => setting,
         };
         if let Some((value, origin)) = settings.get(source) {

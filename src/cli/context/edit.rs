@@ -12,10 +12,10 @@ use crate::cli::config::variables::Variables;
 use crate::cli::connection::Connection;
 use crate::cli::environment;
 use crate::commands::config_record::{ConfigRecord, FileChange};
-use crate::commands::process::signal::Signals;
 use crate::commands::process::{editor, file};
 use crate::commands::{CommandError, Kind};
 use crate::net::runtime_thread;
+use crate::platform::Signals;
 
 /// Content of a new file.
 const TEMPLATE: &str = "\

@@ -1,7 +1,6 @@
 //! `exchange check`: validates an exchange file, and shows which rule holds for a key.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -74,7 +73,7 @@ struct FoundRule {
 /// The file cannot be read or has mistakes; a key is invalid, or the file has no rules.
 pub fn run(args: &CheckArgs, reporter: &mut Reporter) -> Result<Exit, CommandError> {
     let file = read(&args.file)?;
-    let key = |word: &OsString| Key::new(word.as_bytes().to_vec());
+    let key = |word: &OsString| Key::new(word.as_encoded_bytes().to_vec());
     let keys: Vec<Key> = args
         .keys
         .iter()
@@ -139,7 +138,7 @@ impl Record for ValidFile {
 
     fn text(&self, _: &Style, _: &mut Widths) -> Rendered {
         let Self { path, exchange, node, role } = self;
-        let path = escape(path.as_os_str().as_bytes());
+        let path = escape(path.as_os_str().as_encoded_bytes());
         let role = match role {
             NodeRole::Root { rules, admit } => {
                 let admit = match &admit[..] {

@@ -374,6 +374,12 @@ impl Reading<'_> {
         let line = Line { context: "".into(), file: Rc::clone(&self.file), line: node.at.line };
         let origin = Origin { rank: Rank::DefaultContext, source: Source::File(line) };
         settings.read(setting, RawValue::from(&node.content), bases, &origin)?;
+        let root = settings.broker.as_ref().filter(|_| setting == Setting::Broker);
+        if root.is_some_and(|url| url.value.broker.kube.is_some()) {
+            return Err(
+                "kube: is for commands and the prompt; a leaf has to reach its root itself".to_owned()
+            );
+        }
         match settings.get(setting) {
             Some((Shown::Path(path), _)) if path.as_os_str() == "-" => Err("expected a file name".to_owned()),
             _ => Ok(()),
@@ -532,6 +538,10 @@ on_join = "discard"
             &["6:1: certfile: it requires keyfile"],
         );
         assert_wrong(&LEAF.replace("mqtts", "mqtt"), &["5:1: cafile: it requires TLS"]);
+        assert_wrong(
+            &LEAF.replace("mqtts://plant:8883", "kube://plant"),
+            &["4:8: root: kube: is for commands and the prompt; a leaf has to reach its root itself"],
+        );
         let error = read("exchange = 'p\n").unwrap_err();
         assert!(error.message.starts_with("/etc/plant.toml:1:"), "{error:?}");
     }

@@ -174,7 +174,7 @@ impl Roff {
 
     fn see_also(&mut self, command: &Command, above: Option<&Command>) {
         let mut names: Vec<&str> = above.map(name_of).into_iter().collect();
-        names.extend(Some("mqkv").filter(|_| above.is_some_and(|above| name_of(above) != "mqkv")));
+        names.extend(above.is_some_and(|above| name_of(above) != "mqkv").then_some("mqkv"));
         names.extend(command.get_subcommands().map(name_of));
         self.section("SEE ALSO");
         for (index, name) in names.iter().enumerate() {

@@ -4,7 +4,7 @@ use clap::Command;
 
 use super::page::{Page, Row, Table};
 use crate::cli::config::setting::Setting;
-use crate::cli::config::variables::{COMPLETE_KEYS, CONFIG as CONFIG_VARIABLE, CONTEXT, PAGER};
+use crate::cli::config::variables::{COMPLETE_KEYS, CONFIG as CONFIG_VARIABLE, CONTEXT, KUBECTL, PAGER};
 use crate::cli::exit_codes::TABLE;
 use crate::cli::options::{self, Options};
 use crate::client::Error;
@@ -166,8 +166,10 @@ Other variables:
   NO_COLOR                 not empty: no color
   TERM                     dumb: no color
   COLUMNS                  width of help that is not printed on a terminal
-  XDG_CONFIG_HOME, HOME    location of the configuration file
-  XDG_STATE_HOME, HOME     location of the history of the prompt
+  XDG_CONFIG_HOME, HOME    location of the configuration file;
+                           Windows: APPDATA
+  XDG_STATE_HOME, HOME     location of the history of the prompt;
+                           Windows: LOCALAPPDATA
   VISUAL, EDITOR           editor of `edit` and `context edit`
   SHELL                    shell that \\! at the prompt starts
   HOSTNAME, COMPUTERNAME   part of the default client id
@@ -175,6 +177,7 @@ Other variables:
                            TLS without -T: CAs instead of the system's
   {COMPLETE_KEYS}       1: completion in the shell reads the keys
   {PAGER}               the pager of long help, before PAGER; cat: none
+  {KUBECTL}             -b kube: the program that takes the place of kubectl
   {FENCING_TOKEN_FILE}  --fence-env: file with a fencing token
   {FENCING_TOKEN}       --fence-env: fencing token, if no file is named
   {LOCK_HOLDER}         unlock: name of the holder
@@ -222,7 +225,8 @@ together:
   certificate.
 
 File:
-The file is TOML: $MQKV_CONFIG, else $XDG_CONFIG_HOME/mqkv/config.toml, else ~/.config/mqkv/config.toml:
+The file is TOML: $MQKV_CONFIG, else $XDG_CONFIG_HOME/mqkv/config.toml, else ~/.config/mqkv/config.toml; on macOS \
+~/Library/Application Support/mqkv/config.toml, on Windows %APPDATA%\\mqkv\\config.toml:
 
   default_context = \"lab\"
 

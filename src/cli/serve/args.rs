@@ -87,8 +87,8 @@ continue. A subscription that is no longer allowed delivers nothing until it is 
 verified against the new CAs. If a file is invalid, the error is logged and the previous content stays in force: \
 separately for the rules, the users, the tokens and the exchange, and together for all TLS files.
 
-The files of --users and --sat-tokens are also read at each authentication, which disconnects no other client. A file \
-that is unreadable or not a regular file is logged and changes nothing. A session belongs to the user that created it: another user with the same client id does not get it.
+The files of --users and --sat-tokens are also read at each authentication, and the TLS files every second, which disconnects no \
+other client. A file that is unreadable or not a regular file is logged and changes nothing. A session belongs to the user that created it: another user with the same client id does not get it.
 
 Commands:
 --exec sets MQKV_BROKER, AIO_BROKER_HOSTNAME, AIO_BROKER_TCP_PORT and AIO_MQTT_USE_TLS for its command. Without --listen \

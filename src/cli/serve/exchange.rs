@@ -92,7 +92,7 @@ impl NodeFile {
 /// Returns the settings of the connection with the root.
 async fn uplink(connection: Connection, log: &EventLog) -> Result<client::Settings, CommandError> {
     connection.secret_files().for_each(|file| log.warn_of_secret(file));
-    let Endpoint::Network { host, port, tls, web_socket } = connection.endpoint.clone() else {
+    let Endpoint::Network { host, port, tls, web_socket, kube: None } = connection.endpoint.clone() else {
         return Err(CommandError::new(Kind::Bug, "the root of an exchange is on the network"));
     };
     if tls.as_ref().is_some_and(|tls| tls.insecure) {

@@ -13,10 +13,10 @@ use crate::cli::config::variables;
 use crate::cli::detached::run_detached;
 use crate::cli::serve::listener::Listener;
 use crate::clock;
-use crate::commands::process::child::{Group, GroupChange, adopt_orphans, is_in_background};
-use crate::commands::process::signal::{Signal, Signals};
+use crate::commands::process::child;
 use crate::commands::{CommandError, Exit, Kind};
 use crate::net::tls::contains_ca;
+use crate::platform::{GroupChange, Signal, Signals, adopt_orphans, is_in_background};
 
 /// Time between SIGTERM and SIGKILL for processes that the command has left running.
 const KILL_AFTER: Duration = Duration::from_secs(5);
@@ -29,7 +29,7 @@ pub async fn run(
 ) -> Result<Exit, CommandError> {
     let variables = variables_of_store(listeners, own_ca(args).await?.as_deref());
     adopt_orphans();
-    let mut group = Group::spawn(&args.run.command, &variables, &misplaced_variables(args, listeners))?;
+    let mut group = child::spawn(&args.run.command, &variables, &misplaced_variables(args, listeners))?;
     let (mut code, mut kill_at) = (None, None);
     loop {
         tokio::select! {

@@ -15,7 +15,6 @@ mod port_file;
 mod reload;
 pub mod rules;
 mod seed;
-pub mod systemd;
 pub mod user;
 
 use std::io;
@@ -39,12 +38,14 @@ use self::reload::ReloadSignals;
 use super::detached::run_detached;
 use super::etcd::cluster_error;
 use super::options::DisplayArgs;
-use super::{process_limits, runtime, storage_error};
+use super::{runtime, storage_error};
 use crate::broker;
 use crate::clock;
-use crate::commands::process::signal::{Signals, release_hangup};
+use crate::commands::process::signal::exit_of;
 use crate::commands::size::Size;
 use crate::commands::{CommandError, Exit, Kind, duration, limit_hint};
+use crate::platform::{Signals, memory_limit, raise_open_files_limit, release_hangup, service_manager};
+use crate::render::escape::escape;
 use crate::render::{Style, counted};
 use crate::server::{
     self, AdminSettings, CredentialFiles, Identities, ListenerSettings, OperationsSettings, ServerTls,
@@ -107,12 +108,12 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Exi
             // To drop a server would wait for its disk. No client has been answered, and the process ends.
             forget(starting);
             // An instance of a cluster may wait for its name.
-            return Ok(if args.cluster.is_given() { Exit::Yes } else { signal.exit() });
+            return Ok(if args.cluster.is_given() { Exit::Yes } else { exit_of(signal) });
         }
     };
     let Started { mut server, listeners, exchange } = started?;
     if let Some(instance) = args.cluster.describe() {
-        systemd::ready(&instance);
+        service_manager::ready(&escape(instance.as_bytes()));
         log.note("standby", &format!("standby: {instance} listens when it owns the store"));
         let failed = server.cluster_failed();
         tokio::select! {
@@ -174,7 +175,7 @@ pub(in crate::cli) async fn drain(
     signals: &mut Signals,
     log: &EventLog,
 ) -> Option<Exit> {
-    systemd::stopping();
+    service_manager::stopping();
     let draining = server.drain(within);
     log.note("stopping", "stopping: answering pending requests");
     tokio::select! {
@@ -185,7 +186,7 @@ pub(in crate::cli) async fn drain(
             }
             None
         }
-        signal = signals.next() => Some(signal.exit()),
+        signal = signals.next() => Some(exit_of(signal)),
     }
 }
 
@@ -247,7 +248,7 @@ fn log_ready(
     if !admin.is_empty() {
         line = format!("{line}; status page: {}", admin.join(" and "));
     }
-    systemd::ready(&line);
+    service_manager::ready(&escape(line.as_bytes()));
     let brokers: Vec<_> = listeners.iter().map(|(listener, address)| listener.broker(*address)).collect();
     log.ready(&line, &brokers, &admin);
 }
@@ -260,7 +261,7 @@ fn fit_descriptors(settings: broker::Settings, log: &EventLog) -> broker::Settin
     const OWN: u64 = 128;
     /// Descriptors that the runtime of a thread needs.
     const PER_THREAD: u64 = 4;
-    let Some(limit) = process_limits::raise_open_files() else { return settings };
+    let Some(limit) = raise_open_files_limit() else { return settings };
     let own = (settings.threads as u64).saturating_mul(PER_THREAD).saturating_add(OWN);
     let wanted = u64::from(settings.connections_max).saturating_add(settings.waiting_max().into());
     let fitted = settings.clone().within_sockets(limit.saturating_sub(own));
@@ -273,7 +274,7 @@ fn fit_descriptors(settings: broker::Settings, log: &EventLog) -> broker::Settin
 
 /// Logs a warning if the process may not have the memory that clients can make it hold: it ends when it gets none.
 fn warn_of_little_memory(memory_max: u64, log: &EventLog) {
-    if let Some(limit) = process_limits::memory()
+    if let Some(limit) = memory_limit()
         && limit / 3 < memory_max / 2
     {
         let (limit, memory_max) = (Size(limit), Size(memory_max));

@@ -1,20 +1,19 @@
 //! SIGHUP: reloads the authorization rules, users, tokens, TLS files, and the rules of an exchange.
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::args::ServeArgs;
 use super::exchange::NodeFile;
 use super::logging::EventLog;
-use super::systemd;
 use crate::cli::detached::run_detached;
 use crate::commands::CommandError;
+use crate::platform::{Signals, service_manager};
 use crate::server::StoreServer;
 
 /// The SIGHUP signals since the start.
 #[derive(Debug)]
-pub struct ReloadSignals(Signal);
+pub struct ReloadSignals(Signals);
 
 impl ReloadSignals {
     /// Starts to handle SIGHUP, or returns `None` if nothing can be reloaded: SIGHUP then stops the server. With --exec
@@ -26,8 +25,7 @@ impl ReloadSignals {
         if args.authz.is_none() && (!has_files || args.run.exec) {
             return Ok(None);
         }
-        let signals = signal(SignalKind::hangup());
-        signals
+        Signals::of_hangup()
             .map(|signals| Some(Self(signals)))
             .map_err(|error| CommandError::system("listen to SIGHUP", &error))
     }
@@ -76,7 +74,7 @@ impl ReloadSignals {
 
 /// Requests a reload at each signal, and notifies the service manager when reloading begins and when it is complete.
 async fn handle(
-    mut signals: Signal,
+    mut signals: Signals,
     requested: watch::Sender<u64>,
     mut done: [watch::Receiver<u64>; 4],
     is_service: bool,
@@ -85,19 +83,16 @@ async fn handle(
     loop {
         tokio::select! {
             biased;
-            signal = signals.recv() => {
-                if signal.is_none() {
-                    return;
-                }
+            _ = signals.next() => {
                 if is_service {
-                    systemd::reloading();
+                    service_manager::reloading();
                 }
                 count = count.saturating_add(1);
                 requested.send_replace(count);
                 is_reloading = is_service;
             }
             () = all_done(&mut done, count), if is_reloading => {
-                systemd::reloaded();
+                service_manager::reloaded();
                 is_reloading = false;
             }
         }

@@ -8,10 +8,11 @@ use serde::Serialize;
 use crate::cli::report::{self, Reporter, takes_warnings};
 use crate::cli::{file_permissions, password};
 use crate::commands::output::Hint;
-use crate::commands::process::signal::Signal;
+use crate::commands::process::signal::exit_of;
 use crate::commands::process::stdin;
 use crate::commands::{CommandError, Exit, Kind};
 use crate::net::Secret;
+use crate::platform::Signal;
 use crate::render::escape::escape;
 use crate::render::json::Json;
 use crate::render::{Record, Rendered, Style, Widths, negative, notice};
@@ -139,11 +140,11 @@ pub fn run(
     let (user, change) = match action {
         UserAction::Add(AddArgs { password, force }) => match set(password, true, *force, reporter)? {
             Ok(change) => (&password.user.name, change),
-            Err(signal) => return Ok(signal.exit()),
+            Err(signal) => return Ok(exit_of(signal)),
         },
         UserAction::Passwd(password) => match set(password, false, true, reporter)? {
             Ok(change) => (&password.user.name, change),
-            Err(signal) => return Ok(signal.exit()),
+            Err(signal) => return Ok(exit_of(signal)),
         },
         UserAction::Rm(UserName { file, name }) => {
             let was_there = UsersFile::new(file).remove(name)?;

@@ -20,8 +20,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
-
 use self::action::StoreAction;
 use self::args::StoreArgs;
 use super::config::variables::Variables;
@@ -32,16 +30,18 @@ use super::options::DisplayArgs;
 use super::report::Reporter;
 use super::serve::logging::{EventLog, LogLevel};
 use super::serve::operations::LogFormat;
-use super::serve::{self, limits, rules, systemd};
+use super::serve::{self, limits, rules};
 use super::{runtime, session};
 use crate::broker;
 use crate::client::{Client, Error, Settings};
 use crate::commands::args::etcd::EtcdArgs;
-use crate::commands::process::signal::{Signals, release_hangup};
+use crate::commands::process::signal::exit_of;
 use crate::commands::session::other_client_id;
 use crate::commands::{CommandError, Exit, Kind};
+use crate::platform::{Signals, release_hangup, service_manager};
 use crate::protocol::Key;
 use crate::render::Style;
+use crate::render::escape::escape;
 use crate::server::external::ExternalSettings;
 use crate::server::{self, StoreServer, StoreSettings};
 
@@ -113,6 +113,10 @@ pub fn run(
     if matches!(connection.endpoint, Endpoint::Embedded { .. }) {
         return Err(CommandError::usage("store needs a broker, not --embedded").hint("-b mqtt://HOST"));
     }
+    if matches!(connection.endpoint, Endpoint::Network { kube: Some(_), .. }) {
+        let error = CommandError::usage("store needs a broker that this machine reaches, not kube:");
+        return Err(error.hint("run it in the cluster, with -b mqtts://SERVICE:PORT"));
+    }
     let runtime = runtime::here()?;
     let format = args.operations.log.unwrap_or(LogFormat::Text);
     let level = match (display.quiet, display.verbose || args.operations.log.is_some()) {
@@ -137,9 +141,7 @@ async fn serve(
     log: &EventLog,
 ) -> Result<Exit, CommandError> {
     let mut hangup = match args.authz.is_some() {
-        true => Some(
-            signal(SignalKind::hangup()).map_err(|error| CommandError::system("listen to SIGHUP", &error))?,
-        ),
+        true => Some(Signals::of_hangup().map_err(|error| CommandError::system("listen to SIGHUP", &error))?),
         false => None,
     };
     let signals = if hangup.is_some() { Signals::except_hangup() } else { Signals::new() };
@@ -152,7 +154,7 @@ async fn serve(
         signal = signals.next() => {
             // See `serve`.
             forget(starting);
-            return Ok(if args.cluster.is_given() { Exit::Yes } else { signal.exit() });
+            return Ok(if args.cluster.is_given() { Exit::Yes } else { exit_of(signal) });
         }
     };
     let mut server = started?;
@@ -230,7 +232,7 @@ async fn start(
         server.admin_addresses().iter().map(|address| format!("http://{address}/")).collect();
     let ready =
         if admin.is_empty() { ready } else { format!("{ready}; status page: {}", admin.join(" and ")) };
-    systemd::ready(&ready);
+    service_manager::ready(&escape(ready.as_bytes()));
     log.ready(&ready, &[target], &admin);
     Ok(server)
 }
@@ -300,9 +302,9 @@ fn failure(error: Error) -> CommandError {
     CommandError { outcome: None, ..error.into() }
 }
 
-async fn hung_up(signals: Option<&mut Signal>) {
+async fn hung_up(signals: Option<&mut Signals>) {
     match signals {
-        Some(signals) => _ = signals.recv().await,
+        Some(signals) => _ = signals.next().await,
         None => std::future::pending().await,
     }
 }
@@ -311,10 +313,10 @@ async fn hung_up(signals: Option<&mut Signal>) {
 fn reload(server: &StoreServer, log: &EventLog) {
     let (Some(rules), log) = (server.rules().cloned(), log.clone()) else { return };
     tokio::spawn(async move {
-        systemd::reloading();
+        service_manager::reloading();
         if let Err(error) = run_detached(move || rules.reload()).await {
             log.warn(&format!("nothing was reloaded at a SIGHUP: {}", error.message));
         }
-        systemd::reloaded();
+        service_manager::reloaded();
     });
 }

@@ -129,6 +129,17 @@ impl KeyListArgs {
         Ok(keys)
     }
 
+    /// Returns the words of a verb that takes patterns in place of keys, at least one.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn resolve_patterns(self, usage: &str) -> Result<Vec<OsString>, CommandError> {
+        match self.key_words {
+            words if words.is_empty() => Err(missing(usage)),
+            words => Ok(words),
+        }
+    }
+
     /// Returns the key, if there is one only.
     ///
     /// # Errors

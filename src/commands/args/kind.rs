@@ -24,6 +24,15 @@ pub struct HelpSubject(pub fn() -> Vec<(&'static str, &'static str)>);
 
 impl ArgExt for HelpSubject {}
 
+/// Values of an argument that takes any: offered, each with its description.
+#[derive(Clone, Copy, Debug)]
+pub struct CommonValues(pub &'static [(&'static str, &'static str)]);
+
+impl ArgExt for CommonValues {}
+
+/// A broker in a cluster, as a URL.
+pub const KUBE: CommonValues = CommonValues(&[("kube:", "the broker of Azure IoT Operations, by kubectl")]);
+
 /// An argument that is one of several forms of the same. Hints leave out the options among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtherForm {

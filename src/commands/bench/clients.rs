@@ -17,8 +17,8 @@ use crate::client::{Client, Error, Reconnect, Settings, Watcher};
 use crate::clock;
 use crate::commands::error::{CommandError, Kind};
 use crate::commands::output::Emit;
-use crate::commands::process::signal::{Signal, Signals};
 use crate::commands::session::{BULK_INFLIGHT_MAX, other_client_id};
+use crate::platform::{Signal, Signals};
 use crate::protocol::Key;
 use crate::render::Progress;
 

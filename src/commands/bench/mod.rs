@@ -24,9 +24,10 @@ use super::error::CommandError;
 use super::exit::Exit;
 use super::number::number;
 use super::output::Emit;
-use super::process::signal::{Signal, Signals};
 use super::session::Session;
 use super::size;
+use crate::commands::process::signal::{exit_of, write_error_of};
+use crate::platform::Signals;
 use crate::protocol::key::VALUE_BYTES_MAX;
 use crate::random;
 
@@ -203,7 +204,7 @@ pub async fn run(args: BenchArgs, session: &Session, emit: Emit<'_>) -> Result<E
     let mut signals = session.signals()?;
     let client_settings = tokio::select! {
         biased;
-        signal = signals.next() => return Ok(signal.exit()),
+        signal = signals.next() => return Ok(exit_of(signal)),
         settings = session.second_settings() => settings?,
     };
     let broker = client_settings.target.to_string();
@@ -219,10 +220,10 @@ pub async fn run(args: BenchArgs, session: &Session, emit: Emit<'_>) -> Result<E
     let Stopped { measured, interruption } = result.map_err(explain)?;
     let signal = interruption.map(|interruption| interruption.signal);
     let (Some(measured), Some(receive_max)) = (measured, receive_max) else {
-        let error = signal.and_then(Signal::write_error).filter(|_| keys_left.is_some());
-        return error.map_or(Ok(signal.map_or(Exit::Yes, Signal::exit)), |error| Err(explain(error)));
+        let error = signal.and_then(write_error_of).filter(|_| keys_left.is_some());
+        return error.map_or(Ok(signal.map_or(Exit::Yes, exit_of)), |error| Err(explain(error)));
     };
-    let exit = signal.map_or_else(|| exit(&measured), |signal| Ok(signal.exit()));
+    let exit = signal.map_or_else(|| exit(&measured), |signal| Ok(exit_of(signal)));
     let report = BenchReport { broker, settings, receive_max, measured, keys_left };
     let is_p99_met = report.is_p99_met();
     emit(&report)?;

@@ -12,7 +12,7 @@ use super::report::{BenchEnd, Failure};
 use crate::client::{Client, DeleteOutcome, Error, SetOptions, WatchEvent, Watcher};
 use crate::clock;
 use crate::commands::error::{CommandError, Kind};
-use crate::commands::process::timer::Timer;
+use crate::platform::Timer;
 use crate::protocol::{Condition, Key, Timestamp, Value};
 
 /// The load, shared by all slots.

@@ -33,23 +33,23 @@ pub fn text(report: &BenchReport, style: &Style) -> Rendered {
 
 fn head(report: &BenchReport, style: &Style) -> Vec<String> {
     let BenchReport { broker, settings, measured, .. } = report;
-    let labelled = |label: &str, text: String| format!("{label:<12}{text}");
+    let labeled = |label: &str, text: String| format!("{label:<12}{text}");
     let mut lines = vec![
-        labelled("workload", workload(settings)),
-        labelled("load", load(settings)),
-        labelled("broker", escape(broker.as_bytes())),
-        labelled("measured", format!("{}{}", seconds(measured.elapsed), ended(&measured.end, settings))),
-        labelled("operations", format!("{}, {} per second", measured.answered, measured.per_second())),
+        labeled("workload", workload(settings)),
+        labeled("load", load(settings)),
+        labeled("broker", escape(broker.as_bytes())),
+        labeled("measured", format!("{}{}", seconds(measured.elapsed), ended(&measured.end, settings))),
+        labeled("operations", format!("{}, {} per second", measured.answered, measured.per_second())),
     ];
     if settings.rate.is_some() && !measured.is_rate_met() {
-        lines.push(labelled("not sent", format!("{}, {} sent too late", measured.unsent, measured.late)));
+        lines.push(labeled("not sent", format!("{}, {} sent too late", measured.unsent, measured.late)));
     }
     if measured.unanswered > 0 {
-        lines.push(labelled("in flight", format!("{} at the end", measured.unanswered)));
+        lines.push(labeled("in flight", format!("{} at the end", measured.unanswered)));
     }
     let failed = measured.failed();
     let paint_failed = |text: &str| paint(text, Paint::Error, style.color_stdout && failed > 0);
-    lines.push(labelled("failed", paint_failed(&failed.to_string())));
+    lines.push(labeled("failed", paint_failed(&failed.to_string())));
     for FailureCount { failure, count } in &measured.failures {
         lines.push(format!("  {count:>8}  {}: {}", failure.kind(), escape(failure.message().as_bytes())));
     }

@@ -5,9 +5,10 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::members;
-use crate::client::TlsHandshake;
 use crate::client::probe::{AddressSource, ConnackProperties};
+use crate::client::{SentToken, TlsHandshake};
 use crate::commands::error::{CommandError, Kind};
+use crate::commands::preparation::PreparationStep;
 use crate::protocol::Key;
 use crate::render::json;
 
@@ -16,6 +17,12 @@ use crate::render::json;
 pub enum Check {
     /// The files of the settings are valid. Reported only if they are not.
     Settings,
+    /// A port of this machine leads to the broker. Reported only of a broker in a cluster, as the next one.
+    Forward,
+    /// The CAs of the broker are known.
+    Ca,
+    /// There is a token. Reported only if the client authenticates with one.
+    Token,
     /// The host name has an address.
     Dns,
     /// An address accepts connections.
@@ -78,6 +85,9 @@ impl Check {
     pub fn name(self) -> &'static str {
         match self {
             Self::Settings => "settings",
+            Self::Forward => PreparationStep::Forward.name(),
+            Self::Ca => PreparationStep::Ca.name(),
+            Self::Token => PreparationStep::Token.name(),
             Self::Dns => "dns",
             Self::Tcp => "tcp",
             Self::Tls => "tls",
@@ -133,6 +143,14 @@ pub struct Warning {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Detail {
+    /// The token, as far as it states something about itself.
+    #[serde(serialize_with = "members::token")]
+    Token(Box<SentToken>),
+    /// A step before the connection, as text.
+    Prepared {
+        #[serde(rename = "prepared")]
+        text: String,
+    },
     /// The addresses of the host.
     Addresses {
         /// In the order in which they are tried.
@@ -196,6 +214,16 @@ pub enum Detail {
         #[serde(rename = "etcd")]
         text: String,
     },
+}
+
+impl From<PreparationStep> for Check {
+    fn from(step: PreparationStep) -> Self {
+        match step {
+            PreparationStep::Forward => Self::Forward,
+            PreparationStep::Ca => Self::Ca,
+            PreparationStep::Token => Self::Token,
+        }
+    }
 }
 
 impl CheckResult {

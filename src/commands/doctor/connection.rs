@@ -12,6 +12,7 @@ use crate::client::{
     TrustedRoots, UnsuitableCause, detect_protocol, expiry_text,
 };
 use crate::clock;
+use crate::commands::token_text;
 
 /// Fewer days until the expiry of a certificate are a warning.
 const DAYS_LEFT_MIN: i64 = 30;
@@ -83,6 +84,10 @@ impl Steps {
     fn handle(&mut self, observation: Observation, report: &mut Report<'_>) -> io::Result<()> {
         let Observation { at, step } = observation;
         match step {
+            ConnectionStep::TokenRead(token) => {
+                let warning = token_text::warning(&token).map(|(message, hint)| Warning { message, hint });
+                report.pass_at(at, Check::Token, Detail::Token(token), warning.into_iter().collect())
+            }
             ConnectionStep::Resolved { addresses, source } => {
                 self.is_resolved = true;
                 let addresses = addresses.iter().map(ToString::to_string).collect();

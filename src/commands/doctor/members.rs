@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer};
 
 use crate::client::probe::{AddressSource, ConnackProperties};
-use crate::client::{Certificate, TlsHandshake, TrustedRoots};
+use crate::client::{Certificate, SentToken, TlsHandshake, TokenClaims, TrustedRoots};
 use crate::render::duration::rfc3339;
 
 /// Writes the source of addresses.
@@ -23,6 +23,39 @@ pub fn missed<S: Serializer>(failed: &[(String, String)], serializer: S) -> Resu
         cause: &'a str,
     }
     serializer.collect_seq(failed.iter().map(|(address, cause)| Missed { address, cause }))
+}
+
+/// Writes the claims of a token.
+pub fn token<S: Serializer>(token: &SentToken, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Members<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        file: Option<String>,
+        /// Whether it is a JSON Web Token.
+        jwt: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        subject: Option<&'a str>,
+        #[serde(skip_serializing_if = "<[String]>::is_empty")]
+        audiences: &'a [String],
+        #[serde(skip_serializing_if = "Option::is_none")]
+        issued: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        not_before: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        expires: Option<String>,
+    }
+    let claims = token.claims.as_ref();
+    let time = |of: fn(&TokenClaims) -> Option<u64>| claims.and_then(of)?.checked_mul(1000).and_then(rfc3339);
+    let members = Members {
+        file: token.file.as_ref().map(|file| file.display().to_string()),
+        jwt: claims.is_some(),
+        subject: claims.and_then(|claims| claims.subject.as_deref()),
+        audiences: claims.map(|claims| claims.audiences.as_slice()).unwrap_or_default(),
+        issued: time(|claims| claims.issued_s),
+        not_before: time(|claims| claims.not_before_s),
+        expires: time(|claims| claims.expires_s),
+    };
+    members.serialize(serializer)
 }
 
 pub fn tls<S: Serializer>(handshake: &TlsHandshake, now_s: &u64, serializer: S) -> Result<S::Ok, S::Error> {

@@ -34,6 +34,10 @@ Examples:
 
 Checks:
 The checks run in this order; after a failure the rest is skipped:
+  forward        only with -b kube:, as the next: kubectl forwards a port
+  ca             kubectl gets the trusted CAs of the broker
+  token          with --sat-file or -b kube:: account, audience, expiry
+                 of the token, as it states them itself; never the token
   dns            the host name has an address
   tcp            an address accepts connections; the addresses that do not
   tls            version and cipher; trusted CAs; the broker's certificate,
@@ -127,10 +131,16 @@ pub async fn run(args: DoctorArgs, session: &Session, emit: Emit<'_>) -> Result<
 async fn check(args: &DoctorArgs, session: &Session, report: &mut Report<'_>) -> io::Result<()> {
     // A broker that does not answer the DISCONNECT is not waited for longer.
     const CLOSE_MAX: Duration = Duration::from_secs(2);
-    let settings = match session.second_settings().await {
+    let settings = session.second_settings().await;
+    for prepared in session.preparation().take() {
+        report.prepared(prepared, settings.is_ok())?;
+    }
+    let settings = match settings {
         Ok(settings) => settings,
         Err(error) => {
-            report.fail(Check::Settings, None, error)?;
+            if !report.has_failure() {
+                report.fail(Check::Settings, None, error)?;
+            }
             return report.skip_rest();
         }
     };

@@ -1,7 +1,7 @@
 //! Collects the results of the checks, each with its duration.
 
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::check::{Check, CheckResult, Detail, Status, Warning};
 use super::record::CheckSummary;
@@ -9,6 +9,7 @@ use crate::clock;
 use crate::commands::error::{CommandError, DOCTOR_HINT, Kind};
 use crate::commands::exit::Exit;
 use crate::commands::output::Emit;
+use crate::commands::preparation::{PreparationStep, Prepared};
 
 /// The hint for a failure that has none.
 const DEFAULT_HINT: &str = "see the broker's log, and every packet of this client with --trace";
@@ -19,12 +20,20 @@ pub(super) struct Report<'a> {
     /// The end of the last check.
     since: Instant,
     has_web_socket: bool,
+    /// How long it took to get a token whose check follows.
+    token_elapsed: Option<Duration>,
     results: Vec<CheckResult>,
 }
 
 impl<'a> Report<'a> {
     pub(super) fn new(emit: Emit<'a>) -> Self {
-        Self { emit, since: clock::monotonic(), has_web_socket: false, results: Vec::new() }
+        Self {
+            emit,
+            since: clock::monotonic(),
+            has_web_socket: false,
+            token_elapsed: None,
+            results: Vec::new(),
+        }
     }
 
     /// Sets whether the check of the WebSocket is expected.
@@ -81,9 +90,29 @@ impl<'a> Report<'a> {
         self.add_timed(at, check, detail, Status::Fail(Box::new(error)))
     }
 
+    /// Adds a step before the connection. They are made at the same time. With `is_complete` a connection follows, which shows what a
+    /// token states about itself.
+    pub(super) fn prepared(&mut self, prepared: Prepared, is_complete: bool) -> io::Result<()> {
+        let Prepared { step, elapsed, result } = prepared;
+        if is_complete && step == PreparationStep::Token {
+            self.token_elapsed = Some(elapsed);
+            return Ok(());
+        }
+        let (detail, status) = match result {
+            Ok(text) => (Some(Detail::Prepared { text }), Status::Ok),
+            Err(error) => (None, Status::Fail(Box::new(error))),
+        };
+        self.add(CheckResult { check: step.into(), elapsed: Some(elapsed), detail, status })
+    }
+
     /// Adds a check that is not made.
     pub(super) fn skip(&mut self, check: Check, why: &str) -> io::Result<()> {
         self.add(CheckResult { check, elapsed: None, detail: None, status: Status::Skipped(why.to_owned()) })
+    }
+
+    /// Returns whether a check has failed.
+    pub(super) fn has_failure(&self) -> bool {
+        self.results.iter().any(|result| result.failure().is_some())
     }
 
     /// Returns whether a check has been made or skipped.
@@ -116,7 +145,8 @@ impl<'a> Report<'a> {
         detail: Option<Detail>,
         status: Status,
     ) -> io::Result<()> {
-        let elapsed = Some(at.saturating_duration_since(self.since));
+        let of_token = self.token_elapsed.take_if(|_| check == Check::Token);
+        let elapsed = of_token.or(Some(at.saturating_duration_since(self.since)));
         self.since = at.max(self.since);
         self.add(CheckResult { check, elapsed, detail, status })
     }

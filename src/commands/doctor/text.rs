@@ -4,6 +4,7 @@ use super::check::{CheckResult, Detail, Status, Warning};
 use super::members::name_text;
 use crate::client::probe::{AddressSource, ConnackProperties};
 use crate::client::{Certificate, TlsHandshake, TrustedRoots};
+use crate::commands::token_text;
 use crate::render::duration::ms_text;
 use crate::render::escape::escape;
 use crate::render::style::{Paint, paint};
@@ -85,6 +86,7 @@ fn joined<'a>(parts: impl Iterator<Item = &'a str>) -> String {
 
 fn detail(detail: &Detail) -> Option<String> {
     Some(match detail {
+        Detail::Token(token) => token_text::summary(token),
         Detail::Addresses { addresses, source } => addresses_text(addresses, *source),
         Detail::Tcp { reached: Some(reached), failed } if failed.is_empty() => format!("{reached} answers"),
         // The error has the addresses already.
@@ -103,7 +105,7 @@ fn detail(detail: &Detail) -> Option<String> {
         Detail::Clock { ahead_ms, margin_ms } => clock_text(*ahead_ms, *margin_ms),
         Detail::Early { is_answered: true } => "packets before the CONNACK are answered".to_owned(),
         Detail::Etcd { text } if text.is_empty() => return None,
-        Detail::Etcd { text } => text.clone(),
+        Detail::Etcd { text } | Detail::Prepared { text } => text.clone(),
         // The warning has it.
         Detail::Early { is_answered: false } => return None,
         Detail::Notified { set, delete } => {

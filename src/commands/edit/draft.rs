@@ -1,14 +1,14 @@
 //! The file that is edited: private, removed unless it has text that would be lost.
 
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
 use crate::commands::error::{CommandError, Kind};
 use crate::commands::process::file;
+use crate::platform::create_new_private_directory;
 use crate::protocol::{Key, Value};
 
 /// A file in a directory of its own, where editors put their swap and backup files too. Dropping it removes both.
@@ -23,7 +23,7 @@ pub struct Draft {
 impl Draft {
     /// Creates `folder`, and in it a file with the value.
     pub fn create(folder: PathBuf, key: &Key, original: Value) -> Result<Self, CommandError> {
-        let created = DirBuilder::new().mode(0o700).create(&folder);
+        let created = create_new_private_directory(&folder);
         created.map_err(|error| CommandError::file("create", &folder, &error))?;
         let file = folder.join(file_name(key, &original));
         let draft = Self { folder, file, original, is_kept: false };
@@ -86,7 +86,9 @@ fn file_name(key: &Key, value: &[u8]) -> String {
     format!("{name}{}", if is_json { ".json" } else { "" })
 }
 
+// On Windows files have the permissions of their folder.
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 

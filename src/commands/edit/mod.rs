@@ -15,10 +15,11 @@ use super::error::{CommandError, Kind};
 use super::exit::Exit;
 use super::output::Emit;
 use super::process::editor;
-use super::process::signal::{Signal, Signals};
 use super::session::Session;
 use super::set::{expires_in, stored};
 use crate::client::{Client, Reconnect, SetOptions, SetOutcome, VersionedValue};
+use crate::commands::process::signal::{exit_of, write_error_of};
+use crate::platform::{Signal, Signals};
 use crate::protocol::{Condition, Key, Timestamp, Value};
 use crate::render::escape::escape;
 use crate::render::json::{self, Json};
@@ -109,7 +110,7 @@ pub async fn run(args: EditArgs, session: &Session, emit: Emit<'_>) -> Result<Ex
     };
     let (client, before) = tokio::select! {
         biased;
-        signal = signals.next() => return Ok(signal.exit()),
+        signal = signals.next() => return Ok(exit_of(signal)),
         read = read => read?,
     };
     let original = before.as_ref().map(|found| found.value.clone()).unwrap_or_default();
@@ -122,9 +123,9 @@ pub async fn run(args: EditArgs, session: &Session, emit: Emit<'_>) -> Result<Ex
     let edited = match edit(&draft, session, &mut signals).await {
         Ok(EditorEnd::Saved(edited)) => edited,
         Ok(EditorEnd::Signal(signal)) => {
-            return match (draft.keep(), signal.write_error()) {
+            return match (draft.keep(), write_error_of(signal)) {
                 (Some(kept), Some(error)) => Err(error.cause(kept)),
-                _ => Ok(signal.exit()),
+                _ => Ok(exit_of(signal)),
             };
         }
         Err(error) => return Err(with_cause(error, draft.keep())),
@@ -138,7 +139,7 @@ pub async fn run(args: EditArgs, session: &Session, emit: Emit<'_>) -> Result<Ex
     let written = tokio::select! {
         biased;
         signal = signals.next() => {
-            let error = signal.write_error();
+            let error = write_error_of(signal);
             let interrupted = || CommandError::new(Kind::Interrupted, "interrupted before the answer");
             Err(error.unwrap_or_else(interrupted))
         }

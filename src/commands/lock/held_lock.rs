@@ -1,7 +1,6 @@
 //! Uses a lock that is held: for a command, until a signal or the end of input, or for one lease.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use super::lease::{Lease, LeaseEvent, LockLoss, Released};
@@ -14,12 +13,12 @@ use crate::client::lock::{LockEvent, LossReason};
 use crate::commands::error::{CommandError, Kind};
 use crate::commands::exit::Exit;
 use crate::commands::output::Emit;
-use crate::commands::process::child::{Group, is_in_background};
+use crate::commands::process::child;
 use crate::commands::process::context::{FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY};
-use crate::commands::process::job_control::BackgroundStops;
-use crate::commands::process::signal::{Signal, Signals};
+use crate::commands::process::signal::exit_of;
 use crate::commands::process::{stdin, stdout};
 use crate::commands::session::Session;
+use crate::platform::{BackgroundStops, Signal, Signals, is_in_background, os_string};
 use crate::protocol::{Timestamp, Value};
 
 /// A lock that is held.
@@ -102,8 +101,8 @@ impl HeldLock<'_> {
         let token_file = TokenFile::create(path, &self.token)?;
         let key = &self.request.key;
         let variables = [
-            (LOCK_KEY, OsString::from_vec(key.as_bytes().to_vec())),
-            (LOCK_HOLDER, OsString::from_vec(self.holder.to_vec())),
+            (LOCK_KEY, os_string(key.as_bytes().to_vec())),
+            (LOCK_HOLDER, os_string(self.holder.to_vec())),
             (FENCING_TOKEN, self.token.to_string().into()),
             (FENCING_TOKEN_FILE, absolute(&token_file)?.into()),
         ];
@@ -118,7 +117,7 @@ impl HeldLock<'_> {
                 () = std::future::ready(()) => break,
             }
         }
-        let group = Group::spawn(words, &variables, &[])?;
+        let group = child::spawn(words, &variables, &[])?;
         let mut supervisor = Supervisor { key, lease, signals, token_file: &token_file, stop };
         let CommandEnd { code, lost } = supervisor.run(group, emit).await?;
         Ok((Exit::Child(code), lost))
@@ -162,7 +161,7 @@ impl HeldLock<'_> {
                     }
                     event => return Ok((Exit::Yes, Some(supervisor::loss(event)))),
                 },
-                signal = signals.next() => return Ok((signal.exit(), None)),
+                signal = signals.next() => return Ok((exit_of(signal), None)),
                 _ = suspensions.next() => {
                     if !is_suspension_noted && stdout::stderr_has_room() {
                         is_suspension_noted = true;

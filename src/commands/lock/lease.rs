@@ -12,7 +12,7 @@ use super::sleep::sleep_until;
 use crate::client::lock::{LeaseOptions, Lock, LockAction, LockEvent, LossReason, TryResult};
 use crate::client::{Client, ConnectionStatus, DeleteOutcome, Error, Outcome, SetOptions, SetOutcome};
 use crate::clock;
-use crate::commands::process::signal::{Signal, Signals};
+use crate::platform::{Signal, Signals};
 use crate::protocol::{Condition, ErrorReply, Key, Value};
 
 /// A lock to acquire and its holder.
@@ -198,7 +198,7 @@ impl Task {
         while let Some(event) = self.machine.poll_event() {
             let event = match event {
                 LockEvent::Lost { reason, end } => {
-                    let cause = self.last_error.take().filter(|_| reason == LossReason::NotRenewed);
+                    let cause = self.renewal_error().filter(|_| reason == LossReason::NotRenewed);
                     LeaseEvent::Lost(LockLoss { reason, end, cause })
                 }
                 LockEvent::GaveUp if !self.is_answered => {
@@ -207,6 +207,19 @@ impl Task {
                 event => LeaseEvent::Lock(event),
             };
             self.notify(event);
+        }
+    }
+
+    /// Returns why the lease was not renewed. Without a connection that is why there is none: the attempt has only timed out.
+    fn renewal_error(&mut self) -> Option<Error> {
+        let last = self.last_error.take();
+        match &*self.connection.borrow() {
+            ConnectionStatus::Lost { cause, .. } => Some(Error::Lost {
+                target: self.client.connection_info().target.clone(),
+                cause: cause.clone().into(),
+                outcome: Outcome::Unknown,
+            }),
+            _ => last,
         }
     }
 

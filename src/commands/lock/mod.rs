@@ -24,12 +24,13 @@ use super::error::{CommandError, Kind};
 use super::exit::Exit;
 use super::output::Emit;
 use super::process::context::LOCK_KEY;
-use super::process::signal::{Signal, Signals};
 use super::process::stdout;
 use super::session::Session;
 use crate::client::lock::LockEvent;
 use crate::client::{Client, Error, Outcome, Reconnect};
 use crate::clock;
+use crate::commands::process::signal::exit_of;
+use crate::platform::{Signal, Signals};
 use crate::protocol::{ErrorReply, Key, Timestamp, Value};
 use crate::random;
 pub use background::BackgroundLock;
@@ -177,7 +178,7 @@ async fn acquire(
 ) -> Result<Acquired, CommandError> {
     let client = tokio::select! {
         client = connect(request, session) => client?,
-        signal = signals.next() => return Ok(Acquired::Ended(signal.exit())),
+        signal = signals.next() => return Ok(Acquired::Ended(exit_of(signal))),
     };
     let holder = request.holder.clone().unwrap_or_else(|| client.connection_info().client_id.clone().into());
     let claim = Claim { key: request.key.clone(), holder: holder.clone(), options: request.timing.lease };
@@ -190,7 +191,7 @@ async fn acquire(
         }
         Wait::Signal(signal) => {
             lease.abandon().await;
-            Ok(Acquired::Ended(signal.exit()))
+            Ok(Acquired::Ended(exit_of(signal)))
         }
         Wait::Failed(error) => {
             let released = lease.abandon().await;

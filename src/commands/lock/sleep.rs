@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use crate::clock;
-use crate::commands::process::timer::Timer;
+use crate::platform::Timer;
 
 /// The longest sleep without a timer of the system. The runtime's timers stand still while the machine is suspended, so
 /// this is how late the end of a suspension is noticed.

@@ -11,9 +11,8 @@ use crate::client::lock::{LockEvent, LossReason};
 use crate::clock;
 use crate::commands::error::{CommandError, Kind};
 use crate::commands::output::Emit;
-use crate::commands::process::child::{Group, GroupChange};
-use crate::commands::process::signal::{Signal, Signals};
 use crate::commands::process::stdout;
+use crate::platform::{Group, GroupChange, Signal, Signals};
 use crate::protocol::Key;
 
 /// The end of a command.

@@ -90,7 +90,9 @@ pub fn write(path: &Path, token: &Timestamp) -> Result<(), CommandError> {
     file::write_private(path, format!("{token}\n").as_bytes())
 }
 
+// On Windows files have the permissions of their folder.
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
     use crate::a_watchdog::bounded;

@@ -23,12 +23,13 @@ use super::error::CommandError;
 use super::exit::Exit;
 use super::number::number;
 use super::output::Emit;
-use super::process::signal::Signals;
 use super::process::stdout;
 use super::session::Session;
 use super::stop_condition::StopReason;
 use crate::client::{Client, Error, Reconnect, Subscription, SubscriptionEvent};
 use crate::clock;
+use crate::commands::process::signal::exit_of;
+use crate::platform::Signals;
 use crate::protocol::topic;
 
 const HELP: &str = "\
@@ -120,7 +121,7 @@ pub async fn run(args: MonitorArgs, session: &Session, emit: Emit<'_>) -> Result
     };
     let (mut subscription, broker, filters, refused) = tokio::select! {
         biased;
-        signal = signals.next() => return Ok(signal.exit()),
+        signal = signals.next() => return Ok(exit_of(signal)),
         subscribed = subscribe => subscribed?,
     };
     let mut monitor = Monitor {

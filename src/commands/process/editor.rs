@@ -1,11 +1,11 @@
 //! The user's editor.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::Path;
 
-use super::child::{Group, GroupChange};
-use super::signal::{Signal, Signals};
+use super::child;
 use crate::commands::error::{CommandError, Kind};
+use crate::platform::{self, GroupChange, Signal, Signals};
 
 /// Runs an editor, a command with options, until it ends. Signals are passed on to it. Returns the last one that asked
 /// this process to end, SIGINT and SIGQUIT excepted: their keys have a meaning in editors.
@@ -13,11 +13,7 @@ use crate::commands::error::{CommandError, Kind};
 /// # Errors
 /// [`Kind::File`] if the editor cannot be run, or if it fails without such a signal.
 pub async fn run(editor: &OsStr, file: &Path, signals: &mut Signals) -> Result<Option<Signal>, CommandError> {
-    // The shell splits the command into words, and opens quotes.
-    let mut line = editor.to_owned();
-    line.push(" \"$1\"");
-    let words = [OsString::from("/bin/sh"), "-c".into(), line, "sh".into(), file.into()];
-    let mut group = Group::spawn(&words, &[], &[])?;
+    let mut group = child::spawn(&platform::editor_command(editor, file), &[], &[])?;
     let mut ended_by = None;
     let code = loop {
         tokio::select! {

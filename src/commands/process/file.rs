@@ -4,21 +4,13 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use bytes::Bytes;
-use nix::unistd::geteuid;
-
 use crate::commands::error::{CommandError, Kind};
 use crate::files::replace::replace;
 use crate::protocol::key::VALUE_BYTES_MAX;
+use bytes::Bytes;
 
 /// Enough bytes to see that an input is too large for a value.
 pub(super) const READ_MAX: u64 = VALUE_BYTES_MAX as u64 + 1;
-
-/// Returns the id of the user with whose rights this process uses files.
-#[must_use]
-pub fn user_id() -> u32 {
-    geteuid().as_raw()
-}
 
 /// Returns the bytes as a value.
 ///

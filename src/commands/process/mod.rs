@@ -4,8 +4,6 @@ pub mod child;
 pub mod context;
 pub mod editor;
 pub mod file;
-pub mod job_control;
 pub mod signal;
 pub mod stdin;
 pub mod stdout;
-pub mod timer;

@@ -1,31 +1,23 @@
 //! Standard input: read as a value, awaited to its end.
 
-use std::fs::{self, File, Metadata};
 use std::future::pending;
 use std::io::{self, IsTerminal, Read};
-use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
 use std::thread;
+use std::time::Duration;
 
 use bytes::Bytes;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use tokio::sync::oneshot;
 
 use super::file::{READ_MAX, value_within_limit};
 use crate::commands::error::{CommandError, Kind};
+use crate::platform;
+
+pub use crate::platform::stdin_has_content as has_content;
 
 #[must_use]
 pub fn is_terminal() -> bool {
     io::stdin().is_terminal()
-}
-
-/// Returns whether standard input is a file or a pipe, and not just absent (`/dev/null`).
-#[must_use]
-pub fn has_content() -> bool {
-    let owned = io::stdin().as_fd().try_clone_to_owned();
-    let kind = owned.and_then(|input| File::from(input).metadata()).map(|metadata| metadata.file_type());
-    kind.is_ok_and(|kind| kind.is_file() || kind.is_fifo())
 }
 
 /// Returns the file of a verb that reads lines; without one, standard input unless it is a terminal.
@@ -40,20 +32,12 @@ pub fn file_or_input(file: Option<PathBuf>, usage: &str) -> Result<PathBuf, Comm
     }
 }
 
-/// Rejects a standard input that was closed (`<&-`): the runtime of Rust has opened `/dev/null` in its place, for reading and
-/// writing. Some parents, such as a container without `-i`, give the same. `</dev/null` is for reading alone, and is empty.
+/// Rejects a standard input that was closed (`<&-`).
 ///
 /// # Errors
 /// [`Kind::File`].
 pub fn check_open() -> Result<(), CommandError> {
-    let stdin = io::stdin();
-    let device = |metadata: io::Result<Metadata>| metadata.map(|metadata| metadata.rdev());
-    let null = device(fs::metadata("/dev/null"));
-    let input = device(stdin.as_fd().try_clone_to_owned().and_then(|input| File::from(input).metadata()));
-    let is_null = matches!((null, input), (Ok(null), Ok(input)) if null == input);
-    let flags = fcntl(&stdin, FcntlArg::F_GETFL).map(OFlag::from_bits_truncate);
-    let is_for_both = flags.is_ok_and(|flags| flags & OFlag::O_ACCMODE == OFlag::O_RDWR);
-    match is_null && is_for_both {
+    match platform::is_stdin_closed() {
         true => Err(CommandError::new(Kind::File, "cannot read standard input: it is closed")),
         false => Ok(()),
     }
@@ -71,6 +55,44 @@ pub fn read_value() -> Result<Bytes, CommandError> {
         .read_to_end(&mut bytes)
         .map_err(|error| CommandError::new(Kind::File, format!("cannot read standard input: {error}")))?;
     value_within_limit(bytes)
+}
+
+/// Reads a line of the terminal at standard input. If the future is dropped, what is typed later is left to the next reader.
+///
+/// # Errors
+/// It cannot be read.
+pub async fn terminal_line() -> Result<Vec<u8>, CommandError> {
+    /// The most bytes of a line that is typed; a terminal has a limit of its own.
+    const LINE_MAX: usize = 4096;
+    /// The longest time for which a dropped future leaves its thread.
+    const POLL: Duration = Duration::from_millis(100);
+    let (sender, line) = oneshot::channel();
+    let wait_and_read = move || {
+        while !sender.is_closed() {
+            // The terminal has a whole line, or is at its end. Without this look it would take the line that is for the next reader.
+            if !platform::stdin_is_ready_within(POLL) || sender.is_closed() {
+                continue;
+            }
+            let mut read = vec![0; LINE_MAX];
+            let result = platform::stdin_file().and_then(|mut input| input.read(&mut read)).map(|len| {
+                read.truncate(len);
+                read
+            });
+            if !result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::Interrupted) {
+                let _ = sender.send(result);
+                return;
+            }
+        }
+    };
+    thread::Builder::new()
+        .name("answer".to_owned())
+        .spawn(wait_and_read)
+        .map_err(|error| CommandError::system("start a thread", &error))?;
+    match line.await {
+        Ok(Ok(line)) => Ok(line),
+        Ok(Err(error)) => Err(CommandError::new(Kind::File, format!("cannot read standard input: {error}"))),
+        Err(_) => pending().await,
+    }
 }
 
 /// Waits for the end of standard input, and discards what comes before it. Never returns if the input cannot be read.

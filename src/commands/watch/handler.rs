@@ -1,6 +1,6 @@
 //! Runs a command for each change, one at a time, with the value on standard input.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::process::{ExitStatus, Stdio};
 
@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use super::pending::{Change, Pending};
 use super::record::{CommandEnded, Ended};
 use crate::commands::error::{CommandError, Kind};
-use crate::commands::process::signal::Signal;
+use crate::platform::{self, Signal};
 use crate::protocol::{Key, Value};
 
 /// The command of a watch.
@@ -88,7 +88,7 @@ impl Handler {
     fn spawn(&self, change: Change) -> io::Result<Running> {
         let Change { trigger, key, found, value, version, sequence } = change;
         let value = value.filter(|value| !value.is_empty());
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(platform::program(&self.program));
         command
             .args(&self.arguments)
             .env("MQKV_EVENT", trigger.name())
@@ -102,9 +102,7 @@ impl Handler {
             None => command.env_remove("MQKV_VERSION"),
         };
         // In a group of its own the command and its children get Ctrl-C once: forwarded, not from the terminal.
-        #[cfg(unix)]
-        command.process_group(0);
-        let mut child = command.spawn()?;
+        let mut child = platform::spawn_in_group(&mut command)?;
         let writer = value.and_then(|value| write_value(&mut child, value));
         Ok(Running { key, child, writer })
     }
@@ -129,26 +127,15 @@ fn write_value(child: &mut Child, value: Value) -> Option<JoinHandle<()>> {
 
 /// Returns how a command ended; None if it succeeded.
 fn ended(status: ExitStatus) -> Option<Ended> {
-    #[cfg(unix)]
-    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+    if let Some(signal) = platform::ended_by(status) {
         return Some(Ended::Signal(signal));
     }
     status.code().filter(|code| *code != 0).map(Ended::Code)
 }
 
 /// Returns a key as the value of an environment variable, which cannot contain NUL.
-#[cfg(unix)]
 fn variable(key: &[u8]) -> OsString {
-    use std::os::unix::ffi::OsStrExt;
-    if key.contains(&0) { key.escape_ascii().to_string().into() } else { OsStr::from_bytes(key).to_owned() }
-}
-
-#[cfg(not(unix))]
-fn variable(key: &[u8]) -> OsString {
-    match std::str::from_utf8(key) {
-        Ok(text) if !text.contains('\0') => OsStr::new(text).to_owned(),
-        _ => key.escape_ascii().to_string().into(),
-    }
+    if key.contains(&0) { key.escape_ascii().to_string().into() } else { platform::os_string(key.to_vec()) }
 }
 
 #[cfg(test)]

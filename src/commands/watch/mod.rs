@@ -24,12 +24,13 @@ use super::error::{CommandError, Kind};
 use super::exit::Exit;
 use super::number::number;
 use super::output::{Emit, Hint};
-use super::process::signal::Signals;
 use super::process::stdout;
 use super::session::Session;
 use super::stop_condition::StopReason;
 use crate::client::{Client, Error, Reconnect, WatchEvent, Watcher};
 use crate::clock;
+use crate::commands::process::signal::exit_of;
+use crate::platform::Signals;
 use crate::protocol::Key;
 
 const USAGE: &str = "mqkv watch KEY...";
@@ -49,6 +50,7 @@ Examples:
   mqkv watch job/7 --until del -w 1m    wait for the DEL, at most 1 minute
   mqkv watch mode --until value=auto    at once, if it has the value
   mqkv watch config -- ./reload.sh      a command gets each change as input
+  mqkv watch job --exit-on-error -- ./run.sh
 
 Output:
 In a pipe each record is a line with tabs between the columns time, event, key and value; without a value there is no \
@@ -66,20 +68,25 @@ store of mqkv, the time to live.
 A lost connection is reported on standard error at once, and as GAP when it is restored.
 
 Prefixes:
-The protocol watches single keys. With --prefix, the keys with this prefix are listed and watched, and listed again \
-every 3 seconds: a new key is reported as SET when it is found. A key that is created and deleted between two listings is \
-not seen, and of several changes before a new key is found only the last. At most 10000 keys may have the prefix, and keys \
-that are not UTF-8 are not listed. A deleted key is watched for another minute.
+A server of mqkv notifies of all keys with the prefix: all changes are reported at once, also of new keys. At most 10000 keys \
+may have the prefix.
+
+The protocol watches single keys. With other stores, and with mqkv store, the keys are listed and watched, and listed again every \
+3 seconds: a new key is reported as SET when it is found. A key that is created and deleted between two listings is not \
+seen, and of several changes before a new key is found only the last. Keys that are not UTF-8 are not listed. A deleted \
+key is watched for another minute. Standard error then has: new keys within 3 s.
 
 Commands:
 The environment of CMD contains MQKV_EVENT (set, delete, initial, resync), MQKV_KEY, MQKV_FOUND (true, false), \
 MQKV_VERSION (if the store sends it) and MQKV_SEQ, the number of the change. A key with a NUL byte is escaped. CMD runs \
 once at a time; changes of a key that arrive meanwhile collapse into the latest one, which the gaps in MQKV_SEQ show. \
-The watch goes on whatever the exit status of CMD is.
+The watch goes on whatever the exit status of CMD is. With --exit-on-error it ends with the first one that is not 0, and runs \
+CMD for no other change.
 
 Exit status:
 0 if -c, --until or -w was reached; 124 if -w was reached before -c or --until; 69 if the connection was lost with \
---on-gap fail; 126 or 127 if CMD cannot be run; 130 or 143 after SIGINT or SIGTERM.";
+--on-gap fail; 126 or 127 if CMD cannot be run; 130 or 143 after SIGINT or SIGTERM. With --exit-on-error the status of a CMD that failed, \
+128 plus the number of the signal if one ended it.";
 
 /// Print the value of keys and every change
 ///
@@ -90,9 +97,9 @@ Exit status:
 pub struct WatchArgs {
     #[command(flatten)]
     keys: KeyListArgs,
-    /// Watch all keys that begin with P
+    /// Watch all keys that begin with P; new keys within 3 s
     ///
-    /// They are listed every 3 seconds; see Prefixes.
+    /// A server of mqkv reports new keys at once; see Prefixes.
     #[arg(long, value_name = "P", conflicts_with_all = ["key_words", "key_options", "key_hex", "key_base64"])]
     prefix: Option<OsString>,
     /// Exit after N changes (SET, DELETE and RESYNC)
@@ -134,6 +141,9 @@ pub struct WatchArgs {
         requires = "command"
     )]
     exec_on: Vec<Trigger>,
+    /// Exit with the status of CMD when it fails
+    #[arg(long, requires = "command")]
+    exit_on_error: bool,
     /// Command to run for each change
     #[arg(value_name = "CMD", last = true, value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
@@ -161,7 +171,7 @@ pub async fn run(args: WatchArgs, session: &Session, emit: Emit<'_>) -> Result<E
     let wait = args.wait;
     let until = args.until.as_deref().map(TargetState::parse).transpose()?;
     let mut follower = Follower::new(&args, until);
-    let search = args.prefix.map(PrefixSearch::new);
+    let search = args.prefix.map(PrefixSearch::new).transpose()?;
     let keys = match &search {
         Some(_) => Vec::new(),
         None => args.keys.resolve(USAGE)?,
@@ -174,22 +184,19 @@ pub async fn run(args: WatchArgs, session: &Session, emit: Emit<'_>) -> Result<E
             OnGap::Fail => Reconnect::Never,
         };
     });
-    let start = async {
-        let client: &Client = connect.await?;
-        let keys = match &search {
-            Some(search) => search.list(client).await?,
-            None => keys,
-        };
-        Ok::<_, CommandError>((client, keys))
-    };
-    let (client, keys) = tokio::select! {
+    let client: &Client = tokio::select! {
         biased;
-        signal = signals.next() => return Ok(signal.exit()),
-        started = start => started?,
+        signal = signals.next() => return Ok(exit_of(signal)),
+        connected = connect => connected?,
     };
-    emit(&Watching { keys: keys.clone(), prefix: search.as_ref().map(PrefixSearch::name) })?;
-    let mut watcher = client.watch(keys).await.map_err(CommandError::of_watch)?;
-    let mut listings = search.map(|search| search.repeat(client.clone(), watcher.keys()));
+    let started = match search {
+        Some(search) => search.watch(client).await.map(|(watcher, listings)| (watcher, Some(listings))),
+        None => {
+            emit(&Watching { keys: keys.clone(), prefix: None, interval: None })?;
+            client.watch(keys).await.map(|watcher| (watcher, None))
+        }
+    };
+    let (mut watcher, mut listings) = started.map_err(CommandError::of_watch)?;
     let reason = follower.follow(&mut watcher, listings.as_mut(), &mut signals, wait, emit).await;
     drop(listings);
     // If this fails too, the reason of the end is what counts.
@@ -203,6 +210,8 @@ struct Follower {
     rules: WatchRules,
     on_gap: OnGap,
     handler: Option<Handler>,
+    /// Whether a command that fails ends the watch.
+    exits_on_error: bool,
     /// The number of records so far.
     sequence: u64,
 }
@@ -211,6 +220,7 @@ struct Follower {
 enum Wakeup {
     Stop(StopReason),
     CommandEnded(Result<Option<CommandEnded>, CommandError>),
+    Listing(Result<Watching, CommandError>),
     Event(Result<WatchEvent, Error>),
 }
 
@@ -229,7 +239,7 @@ impl Follower {
             if args.only.is_empty() { StateKind::value_variants().to_vec() } else { args.only.clone() };
         let count = args.count.map(NonZeroU64::get);
         let rules = WatchRules { triggers, only, until, count, changes: 0 };
-        Self { rules, on_gap: args.on_gap, handler, sequence: 0 }
+        Self { rules, on_gap: args.on_gap, handler, exits_on_error: args.exit_on_error, sequence: 0 }
     }
 
     /// Handles events until the end.
@@ -258,12 +268,18 @@ impl Follower {
                 () = &mut timed_out => Wakeup::Stop(StopReason::TimedOut),
                 () = &mut output_closed, if !has_handler => Wakeup::Stop(StopReason::OutputClosed),
                 ended = command_ended(&mut self.handler) => Wakeup::CommandEnded(ended),
+                // Before the values of the keys.
+                report = next_listing(&mut listings) => Wakeup::Listing(report),
                 event = watcher.next() => Wakeup::Event(event),
-                error = listing_failed(&mut listings) => return Err(error),
             };
             match wakeup {
                 Wakeup::Stop(reason) => return Ok(reason),
-                Wakeup::CommandEnded(ended) => self.handle_command_end(ended?, emit)?,
+                Wakeup::CommandEnded(ended) => {
+                    if let Some(reason) = self.handle_command_end(ended?, emit)? {
+                        return Ok(reason);
+                    }
+                }
+                Wakeup::Listing(report) => emit(&report?)?,
                 Wakeup::Event(event) => {
                     if self.handle_event(event.map_err(CommandError::of_watch)?, clock::wall_ms(), emit)? {
                         return Ok(StopReason::Reached);
@@ -312,16 +328,23 @@ impl Follower {
         self.sequence
     }
 
-    /// Emits the failure of a command, and runs it for the next change.
+    /// Emits the failure of a command, and runs it for the next change. Returns why the watch ends, if a failure ends it.
     fn handle_command_end(
         &mut self,
         failure: Option<CommandEnded>,
         emit: Emit<'_>,
-    ) -> Result<(), CommandError> {
+    ) -> Result<Option<StopReason>, CommandError> {
+        let Some(handler) = &mut self.handler else { return Ok(None) };
+        let mut reason = None;
         if let Some(failure) = failure {
             emit(&failure)?;
+            if self.exits_on_error {
+                handler.clear();
+                reason = Some(StopReason::CommandFailed(failure.ended.code()));
+            }
         }
-        self.handler.as_mut().map_or(Ok(()), Handler::run_next)
+        handler.run_next()?;
+        Ok(reason)
     }
 
     /// Waits for the running command and, unless a signal or an error has ended the watch, for the changes that wait.
@@ -344,7 +367,15 @@ impl Follower {
                     self.handler.iter_mut().for_each(|handler| handler.forward(signal));
                     reason = reason.map(|_| StopReason::Signal(signal));
                 }
-                ended = command_ended(&mut self.handler) => self.handle_command_end(ended?, emit)?,
+                ended = command_ended(&mut self.handler) => {
+                    let failed = self.handle_command_end(ended?, emit)?;
+                    reason = match (reason, failed) {
+                        // A signal has ended the command too.
+                        (Ok(StopReason::Signal(signal)), _) => Ok(StopReason::Signal(signal)),
+                        (Ok(_), Some(failed)) => Ok(failed),
+                        (reason, _) => reason,
+                    };
+                }
             }
         }
         reason
@@ -358,10 +389,10 @@ fn pattern_hint(key: &Key) -> Option<String> {
     Some(format!("watch takes keys, not patterns; for a prefix: mqkv watch --prefix '{prefix}'"))
 }
 
-/// Waits until the keys cannot be listed any more. Never returns if they are not listed.
-async fn listing_failed(listings: &mut Option<&mut Listings>) -> CommandError {
+/// Waits for a report or the end of the listings. Never returns if there are none.
+async fn next_listing(listings: &mut Option<&mut Listings>) -> Result<Watching, CommandError> {
     match listings {
-        Some(listings) => listings.failed().await,
+        Some(listings) => listings.next().await,
         None => std::future::pending().await,
     }
 }

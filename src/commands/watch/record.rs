@@ -1,5 +1,7 @@
 //! Records of `watch`.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use serde::Serialize;
 
@@ -23,6 +25,8 @@ const KEY_WIDTH_MAX: usize = 32;
 pub struct Watching {
     pub keys: Vec<Key>,
     pub prefix: Option<String>,
+    /// The time after which new keys are found, unless the store notifies of them.
+    pub interval: Option<Duration>,
 }
 
 /// An event.
@@ -55,6 +59,18 @@ pub enum Ended {
     Signal(i32),
 }
 
+impl Ended {
+    /// Returns the exit status of a shell that ran the command.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        let code = match self {
+            Self::Code(code) => code,
+            Self::Signal(signal) => signal.saturating_add(128),
+        };
+        u8::try_from(code).unwrap_or(u8::MAX)
+    }
+}
+
 impl Record for Watching {
     fn json(&self, _: &Json<'_>) -> Rendered {
         Rendered::default()
@@ -64,12 +80,19 @@ impl Record for Watching {
         if style.format == Format::Text {
             self.keys.iter().for_each(|key| widths.key.fit(&name(key), KEY_WIDTH_MAX));
         }
-        match &self.prefix {
-            Some(prefix) if self.keys.is_empty() => notice(
-                &format!("no key that this client may read begins with {} yet", escape(prefix.as_bytes())),
-                style,
-            ),
-            _ => Rendered::default(),
+        let Some(prefix) = self.prefix.as_ref().map(|prefix| escape(prefix.as_bytes())) else {
+            return Rendered::default();
+        };
+        let interval = self.interval.map(|interval| format!("; new keys within {} s", interval.as_secs()));
+        match (self.keys.is_empty(), interval) {
+            (true, interval) => {
+                let interval = interval.unwrap_or_default();
+                notice(&format!("no key that this client may read begins with {prefix} yet{interval}"), style)
+            }
+            (false, Some(interval)) => {
+                notice(&format!("watching the keys that begin with {prefix}{interval}"), style)
+            }
+            (false, None) => Rendered::default(),
         }
     }
 }

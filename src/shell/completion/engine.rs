@@ -7,7 +7,7 @@
 use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, Command, ValueHint};
 
-use crate::commands::args::kind::{HelpSubject, ValueKind};
+use crate::commands::args::kind::{CommonValues, HelpSubject, ValueKind};
 use crate::shell::definition::{self, Expected, Parsed, is_command, longs, shorts};
 
 /// What can stand at the cursor.
@@ -91,7 +91,11 @@ fn values(arg: &Arg, at: usize, words: &[Vec<u8>], current: &[u8]) -> (usize, Ca
         (None, ValueHint::DirPath) => Candidates::Directories,
         (None, ValueHint::FilePath | ValueHint::AnyPath) => Candidates::Files,
         (None, _) if is_command(arg) => Candidates::Command(words.len()),
-        (None, _) => Candidates::Words(beginning_with(prefix, choices().map(choice))),
+        (None, _) => {
+            let common = arg.get::<CommonValues>().map_or(&[][..], |CommonValues(common)| common);
+            let common = common.iter().map(|(word, about)| candidate(word, about));
+            Candidates::Words(beginning_with(prefix, choices().map(choice).chain(common)))
+        }
     };
     (kept, candidates)
 }

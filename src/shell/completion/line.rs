@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use clap::Command;
 
 use super::engine::{Candidates, Completion, complete};
-use crate::commands::args::kind::ValueKind;
+use crate::commands::args::kind::{CommonValues, KUBE, ValueKind};
 use crate::render::escape::{escape, is_safe};
 use crate::shell::backslash;
 use crate::shell::line::{quote, split_partial};
@@ -106,7 +106,9 @@ fn backslash_argument(argument: backslash::Argument, prefix: &str, known: &Known
         backslash::Argument::Watch => known.watches.clone(),
         backslash::Argument::Broker => {
             let contexts = (known.contexts)();
-            contexts.into_iter().chain(known.brokers.iter().cloned()).collect()
+            let CommonValues(common) = KUBE;
+            let common = common.iter().map(|(url, _)| (*url).to_owned());
+            contexts.into_iter().chain(known.brokers.iter().cloned()).chain(common).collect()
         }
         backslash::Argument::Other => Vec::new(),
     };
@@ -275,7 +277,8 @@ mod tests {
         assert_eq!(typed("\\ti"), ["\\timing "]);
         assert_eq!(typed("\\unwatch "), ["1 ", "2 "]);
         assert_eq!(typed("\\c m"), ["mqtt://h:1 "]);
-        assert_eq!(typed("\\c "), ["lab ", "prod ", "mqtt://h:1 "]);
+        assert_eq!(typed("\\c k"), ["kube: "]);
+        assert_eq!(typed("\\c "), ["lab ", "prod ", "mqtt://h:1 ", "kube: "]);
         assert_eq!(typed("\\! mqkv get k -x p"), ["prod "]);
         assert_eq!(typed("get k --context l"), ["lab "]);
         assert_eq!(typed("\\o ba"), ["base64 "]);

@@ -109,7 +109,7 @@ class DotNet(StoreTestCase):
 
 
 class All(StoreTestCase):
-    """Behaviour that all SDKs rely on."""
+    """Behavior that all SDKs rely on."""
 
     def test_responses_go_to_the_response_topics_of_every_sdk(self):
         for number, shape in enumerate((

@@ -151,7 +151,7 @@ impl Drop for EtcdCluster {
     }
 }
 
-/// Returns the etcd that `MQKV_TEST_ETCD` names: one that `.ci/etcd` has chosen for its reads.
+/// Returns the etcd that `MQKV_TEST_ETCD` names: one that `.ci/run` has chosen for its reads.
 #[expect(clippy::disallowed_methods, reason = "the variable is the tests' own")]
 pub fn chosen_program() -> Option<OsString> {
     std::env::var_os("MQKV_TEST_ETCD")

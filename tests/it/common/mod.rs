@@ -35,6 +35,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use nix::sys::signal::{SigHandler, Signal, signal};
 use tempfile::TempDir;
@@ -58,11 +59,18 @@ pub use subscription_broker::{ConnectionScript, subscription_broker};
 pub use terminal::{CTRL_C, CTRL_D, CTRL_Z, ENTER, HOME, RIGHT, TAB, Terminal, UP};
 
 /// Gives the command the default signal handlers of an interactive shell. If the tests run under `nohup` or in the
-/// background of a script, SIGHUP or SIGINT is ignored, and every child process would inherit that.
+/// background of a script, SIGHUP, SIGINT and SIGQUIT are ignored, and every child process would inherit that.
+///
+/// Only then: such a command is started by a fork, which copies the tables of this process's memory. That took a seventh of all time.
 #[expect(unsafe_code, reason = "only `pre_exec` runs code between fork and exec")]
 fn reset_signals(command: &mut Command) {
+    static IS_IGNORED: OnceLock<bool> = OnceLock::new();
+    const RESET: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+    if !IS_IGNORED.get_or_init(|| RESET.into_iter().any(is_ignored)) {
+        return;
+    }
     let reset = || {
-        for number in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM] {
+        for number in RESET {
             // SAFETY: no handler is installed; the default one is restored.
             unsafe { signal(number, SigHandler::SigDfl) }?;
         }
@@ -70,6 +78,14 @@ fn reset_signals(command: &mut Command) {
     };
     // SAFETY: only system calls that are safe after a fork; nothing is allocated, no lock is taken.
     unsafe { command.pre_exec(reset) };
+}
+
+/// Whether this process ignores a signal. True where the system does not report it.
+fn is_ignored(signal: Signal) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask =
+        status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    mask.is_none_or(|mask| mask >> (signal as u32 - 1) & 1 == 1)
 }
 
 /// A temporary working directory and environment for the binary; removed when dropped.

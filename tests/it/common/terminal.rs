@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use pty_process::Size;
 use pty_process::blocking::{Command as InTerminal, Pty, open};
 
-use super::{Place, wait_until};
+use super::{Place, reset_signals, wait_until};
 use crate::a_watchdog::bounded;
 
 pub const CTRL_C: &str = "\x03";
@@ -57,6 +57,7 @@ impl Terminal {
         let (pty, inside) = open().unwrap();
         pty.resize(Size::new(rows, columns)).unwrap();
         set_modes(&pty, has_echo);
+        reset_signals(&mut command);
         let child = InTerminal::from(command).spawn(inside).unwrap();
         let pty = Arc::new(pty);
         let screen = Arc::new(Mutex::new(vt100::Parser::new(some(rows), some(columns), 1000)));

@@ -1,15 +1,12 @@
 //! TCP stream that polls for its next bytes, when busy polling is promising.
 
 use std::io;
-use std::os::fd::AsRawFd;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, recv};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::yield_now;
@@ -17,7 +14,7 @@ use tokio::task::yield_now;
 use super::busy_poll::{BusyPoll, PauseAction};
 use super::workers;
 use crate::broker::session::woken;
-use crate::clock;
+use crate::{clock, platform};
 
 /// The most bytes that a poll reads. They are initialized first, so it is a small number; the next read gets the rest.
 const POLL_BYTES_MAX: usize = 2 * 1024;
@@ -63,13 +60,9 @@ impl BusyPollStream {
     fn poll_until(&self, until: Instant, buffer: &mut ReadBuf<'_>) -> io::Result<bool> {
         let room = buffer.initialize_unfilled_to(buffer.remaining().min(POLL_BYTES_MAX));
         loop {
-            match recv(self.stream.as_raw_fd(), room, MsgFlags::MSG_DONTWAIT) {
-                Ok(len) => {
-                    buffer.advance(len);
-                    return Ok(true);
-                }
-                Err(Errno::EAGAIN | Errno::EINTR) => {}
-                Err(error) => return Err(error.into()),
+            if let Some(len) = platform::poll_socket(&self.stream, room)? {
+                buffer.advance(len);
+                return Ok(true);
             }
             if clock::monotonic() >= until || !self.is_alone() {
                 return Ok(false);
@@ -97,7 +90,7 @@ impl AsyncRead for BusyPollStream {
             return Poll::Ready(read);
         }
         // The read above has registered the task, so it is woken when bytes arrive.
-        if workers::is_turn_running() {
+        if !platform::CAN_POLL_SOCKETS || workers::is_turn_running() {
             // A poll would delay the end of the turn, which the client may be waiting for. The pause begins after it.
             return Poll::Pending;
         }

@@ -1,7 +1,6 @@
 //! Listeners: accept connections up to their limit, and start a task for each.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +24,7 @@ use crate::broker::settings::{ListenerSettings, WebSocketSettings};
 use crate::net::tls::server as tls;
 use crate::net::websocket;
 use crate::net::{ListeningSocket, origin};
+use crate::platform;
 
 /// The bytes charged for a connection with TLS whose client has not authenticated. One without TLS takes less than what is
 /// reserved for it.
@@ -101,7 +101,7 @@ impl Acceptor {
 
     /// Starts the task of a TCP connection, which begins with the handshakes of TLS and WebSockets.
     fn accept_tcp(&self, stream: TcpStream, remote: SocketAddr, listener: &Arc<ListenerSettings>) {
-        let (is_anonymous, socket) = (listener.is_anonymous, Some(stream.as_raw_fd()));
+        let (is_anonymous, socket) = (listener.is_anonymous, Some(platform::socket_of(&stream)));
         let info = ConnectionInfo { is_anonymous, socket, ..ConnectionInfo::anonymous(&remote.to_string()) };
         let bytes = if listener.tls.is_some() { TLS_CONNECTION_BYTES } else { 0 };
         let unfinished = self.logins.begin(remote.ip());

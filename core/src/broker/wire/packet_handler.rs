@@ -30,12 +30,12 @@ use crate::broker::session::state_machine::{Limits, Outgoing};
 use crate::broker::wire::deferred_packets::DeferredPackets;
 use crate::broker::wire::topic_aliases::{InboundAliases, OutboundAliases};
 use crate::broker::wire::traffic_counters::TrafficCounters;
-use crate::clock;
 use crate::mqtt::packet::{ConnAck, Connect, OutgoingPublish, SubscriptionRequest};
 use crate::mqtt::{DecodeError, Decoded, Incoming, ProtocolVersion, ReasonCode, decode, encode, filter};
-use crate::net::{Secret, SentMark};
+use crate::net::Secret;
+use crate::platform::SentMark;
 use crate::protocol::message::Qos;
-use crate::random;
+use crate::{clock, random};
 
 /// With this much output, no other packet is handled and no other message is taken from the queue.
 const OUTPUT_BYTES_ENOUGH: usize = 64 * 1024;

@@ -7,7 +7,10 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::secret_reader::{self, FileRead, SECRET_BYTES_MAX, SecretReader};
+use super::shared_token::SharedToken;
 use crate::client::error::{CredentialError, Error, io_error_text};
+use crate::client::token_claims::{SentToken, TokenClaims};
+use crate::clock;
 use crate::files::text::{self, EncodingError};
 use crate::net::secret::Secret;
 
@@ -25,6 +28,8 @@ pub enum Authentication {
     ServiceAccountToken {
         file: PathBuf,
     },
+    /// With a service account token that another task renews.
+    SharedToken(SharedToken),
 }
 
 /// The source of a password.
@@ -48,7 +53,17 @@ impl Authentication {
     /// 3.1.2.11.9).
     #[must_use]
     pub fn has_method(&self) -> bool {
-        matches!(self, Self::ServiceAccountToken { .. })
+        matches!(self, Self::ServiceAccountToken { .. } | Self::SharedToken(_))
+    }
+
+    /// Returns what a token that was read states about itself.
+    pub(in crate::client) fn sent_token(&self, read: &FileRead) -> SentToken {
+        let file = match self {
+            Self::ServiceAccountToken { file } => Some(file.clone()),
+            Self::SharedToken(_) | Self::None | Self::Password { .. } => None,
+        };
+        let now_s = clock::wall_ms() / 1000;
+        SentToken { file, claims: TokenClaims::parse(read.secret.bytes()), now_s }
     }
 
     /// Reads the files. Fails if that takes longer than `within`: a file may be on a disk that hangs.
@@ -73,6 +88,10 @@ impl Authentication {
             Self::ServiceAccountToken { file } => {
                 Credentials::Token(read_secret_file(file, files, within, checked_token).await?)
             }
+            Self::SharedToken(token) => match timeout(within, token.valid()).await {
+                Ok(Some(secret)) => Credentials::Token(FileRead::in_memory(secret)),
+                Ok(None) | Err(_) => return Err(Error::NoToken { cause: token.failure() }),
+            },
         })
     }
 }
@@ -129,6 +148,8 @@ mod tests {
         assert_eq!(token.secret.bytes(), b" t\n");
     }
 
+    // The words of other systems are others.
+    #[cfg(unix)]
     #[tokio::test]
     async fn an_invalid_secret_file_is_an_error_that_names_the_file() {
         let folder = tempfile::tempdir().unwrap();

@@ -2,7 +2,6 @@
 
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use tokio::sync::Semaphore;
 use crate::files::text;
 use crate::net::detached::run_detached;
 use crate::net::secret::Secret;
+use crate::platform::FileStamp;
 
 /// The longest password or token that a CONNECT can carry, in bytes.
 pub(super) const SECRET_BYTES_MAX: usize = 65_535;
@@ -22,22 +22,12 @@ pub struct SecretReader {
     slot: Arc<Semaphore>,
 }
 
-/// The content of a file.
+/// The content of a file, or a token in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::client) struct FileRead {
     pub(in crate::client) secret: Secret,
-    /// As of opening the file.
-    pub(super) stamp: FileStamp,
-}
-
-/// Metadata that shows a change of a file without reading it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FileStamp {
-    /// Device and inode.
-    inode: (u64, u64),
-    len: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
+    /// As of opening the file. None: in memory.
+    pub(super) stamp: Option<FileStamp>,
 }
 
 impl Default for SecretReader {
@@ -59,35 +49,32 @@ impl SecretReader {
     }
 }
 
-impl FileStamp {
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            inode: (metadata.dev(), metadata.ino()),
-            len: metadata.len(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }
+impl FileRead {
+    /// Returns a token that is in no file.
+    pub(super) fn in_memory(secret: Secret) -> Self {
+        Self { secret, stamp: None }
     }
 }
 
 /// Reads a file, at most one byte more than the limit.
 pub(super) fn read(path: &Path) -> io::Result<FileRead> {
     let file = File::open(path)?;
-    let stamp = FileStamp::of(&file.metadata()?);
-    Ok(FileRead { secret: Secret::read(file, stamp.len, SECRET_BYTES_MAX)?, stamp })
+    let metadata = file.metadata()?;
+    let stamp = FileStamp::of(&metadata);
+    Ok(FileRead { secret: Secret::read(file, metadata.len(), SECRET_BYTES_MAX)?, stamp: Some(stamp) })
 }
 
 /// Reads a file if it has changed since `last`. Returns None also if it is missing or invalid, or changes meanwhile: a file
 /// that is being replaced is not an error.
-pub(super) fn read_if_changed(path: &Path, last: FileStamp) -> Option<FileRead> {
+pub(super) fn read_if_changed(path: &Path, last: Option<FileStamp>) -> Option<FileRead> {
     let current = || path.metadata().ok().filter(Metadata::is_file).map(|metadata| FileStamp::of(&metadata));
-    if current()? == last {
+    if Some(current()?) == last {
         return None;
     }
     let found = read(path).ok()?;
     let bytes = found.secret.bytes();
     let is_secret = (1..=SECRET_BYTES_MAX).contains(&bytes.len()) && text::check_unmarked(bytes).is_ok();
-    (is_secret && current()? == found.stamp).then_some(found)
+    (is_secret && current() == found.stamp).then_some(found)
 }
 
 #[cfg(test)]
@@ -112,6 +99,7 @@ mod tests {
         assert_eq!(read_if_changed(&path, first.stamp).unwrap().secret.bytes(), b"two\n");
     }
 
+    #[cfg(unix)]
     #[test]
     fn a_replaced_symbolic_link_is_a_change() {
         use std::os::unix::fs::symlink;

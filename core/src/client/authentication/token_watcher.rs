@@ -1,4 +1,4 @@
-//! Watcher of the service account token file during a session.
+//! Watcher of the service account token during a session: of its file, or in memory.
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -8,16 +8,27 @@ use tokio::time::{Sleep, sleep};
 
 use super::credentials::Authentication;
 use super::secret_reader::{FileRead, SecretReader, read_if_changed};
+use super::shared_token::SharedToken;
 use crate::clock;
 use crate::net::secret::Secret;
 
-/// Checks the token file at intervals, and reads it when it has changed.
+/// Reports when there is another token than the one that the broker was sent.
 pub(in crate::client) struct TokenWatcher {
+    source: Source,
+    /// The token that the broker was sent last. None while there is no connection.
+    sent: Option<FileRead>,
+}
+
+enum Source {
+    File(FileChecks),
+    Shared(SharedToken),
+}
+
+/// Checks the token file at intervals, and reads it when it has changed.
+struct FileChecks {
     path: PathBuf,
     files: SecretReader,
     interval: Duration,
-    /// The token that the broker was sent last. None while there is no connection.
-    sent: Option<FileRead>,
     timer: Pin<Box<Sleep>>,
     check: Option<Check>,
     /// The check was started before the connection was made: its result may be older than the token that was sent.
@@ -33,21 +44,27 @@ impl TokenWatcher {
         files: &SecretReader,
         interval: Duration,
     ) -> Option<Self> {
-        let Authentication::ServiceAccountToken { file } = authentication else {
-            return None;
+        let source = match authentication {
+            Authentication::ServiceAccountToken { file } => {
+                let (path, files) = (file.clone(), files.clone());
+                let timer = Box::pin(sleep(interval));
+                Source::File(FileChecks { path, files, interval, timer, check: None, is_stale: false })
+            }
+            Authentication::SharedToken(token) => Source::Shared(token.clone()),
+            Authentication::None | Authentication::Password { .. } => return None,
         };
-        let (path, files) = (file.clone(), files.clone());
-        let timer = Box::pin(sleep(interval));
-        Some(Self { path, files, interval, sent: None, timer, check: None, is_stale: false })
+        Some(Self { source, sent: None })
     }
 
     /// Handles a new connection, which was made with this token.
     pub(in crate::client) fn handle_connected(&mut self, sent: Option<FileRead>) {
         self.sent = sent;
-        self.is_stale = self.check.is_some();
+        if let Source::File(checks) = &mut self.source {
+            checks.is_stale = checks.check.is_some();
+        }
     }
 
-    /// Handles the loss of the connection: the next one reads the file itself.
+    /// Handles the loss of the connection: the next one reads the token itself.
     pub(in crate::client) fn handle_lost(&mut self) {
         self.handle_connected(None);
     }
@@ -58,6 +75,23 @@ impl TokenWatcher {
             let Some(sent) = &mut self.sent else {
                 return std::future::pending().await;
             };
+            let found = match &mut self.source {
+                Source::File(checks) => checks.next(sent).await,
+                Source::Shared(token) => FileRead::in_memory(token.other_than(&sent.secret).await),
+            };
+            let is_new = found.secret != sent.secret;
+            *sent = found;
+            if is_new {
+                return sent.secret.clone();
+            }
+        }
+    }
+}
+
+impl FileChecks {
+    /// Returns the content of the file when it has changed since it was read. Cancel safe.
+    async fn next(&mut self, sent: &FileRead) -> FileRead {
+        loop {
             let Some(check) = &mut self.check else {
                 self.timer.as_mut().await;
                 let (files, path, last) = (self.files.clone(), self.path.clone(), sent.stamp);
@@ -70,13 +104,8 @@ impl TokenWatcher {
             let now = clock::monotonic();
             self.timer.as_mut().reset(now.checked_add(self.interval).unwrap_or(now).into());
             let is_stale = std::mem::take(&mut self.is_stale);
-            let Some(found) = found.filter(|_| !is_stale) else {
-                continue;
-            };
-            let is_new = found.secret != sent.secret;
-            *sent = found;
-            if is_new {
-                return sent.secret.clone();
+            if let Some(found) = found.filter(|_| !is_stale) {
+                return found;
             }
         }
     }
@@ -138,8 +167,29 @@ mod tests {
         watch.handle_connected(Some(read(&path).unwrap()));
         assert!(is_silent(&mut watch).await);
         // A check that started during the previous connection.
-        watch.check = Some(Box::pin(async move { Some(Some(first)) }));
+        let Source::File(checks) = &mut watch.source else { panic!("not of a file") };
+        checks.check = Some(Box::pin(async move { Some(Some(first)) }));
         watch.handle_connected(Some(read(&path).unwrap()));
+        assert!(is_silent(&mut watch).await);
+    }
+
+    #[tokio::test]
+    async fn a_renewed_token_in_memory_is_reported_once() {
+        let secret = |text: &str| Secret::new(text.into());
+        let (renewer, token) = SharedToken::new("a", secret("one"), None);
+        let authentication = Authentication::SharedToken(token);
+        let mut watch = TokenWatcher::new(&authentication, &SecretReader::default(), INTERVAL).unwrap();
+        watch.handle_connected(Some(FileRead::in_memory(secret("one"))));
+        assert!(is_silent(&mut watch).await);
+        renewer.renew(secret("two"), None);
+        assert_eq!(watch.next().await.bytes(), b"two");
+        assert!(is_silent(&mut watch).await);
+        watch.handle_lost();
+        renewer.renew(secret("three"), None);
+        assert!(is_silent(&mut watch).await, "there is no connection");
+        watch.handle_connected(Some(FileRead::in_memory(secret("two"))));
+        drop(renewer);
+        assert_eq!(watch.next().await.bytes(), b"three");
         assert!(is_silent(&mut watch).await);
     }
 }

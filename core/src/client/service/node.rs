@@ -40,7 +40,7 @@ pub trait ServiceNode: Send + Sync + 'static {
     /// to read the PUBACKs behind them.
     fn has_room(&self) -> bool;
 
-    /// Signalled with `notify_one`, which is not lost while the task is busy. Not needed for what changes within these calls.
+    /// Signaled with `notify_one`, which is not lost while the task is busy. Not needed for what changes within these calls.
     fn changed(&self) -> &Notify;
 }
 

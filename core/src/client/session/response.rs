@@ -12,7 +12,7 @@ use crate::clock::Reading;
 use crate::mqtt::decode;
 use crate::protocol::message::{self, Message};
 use crate::protocol::reply::DONE;
-use crate::protocol::{Details, Timestamp};
+use crate::protocol::{Details, ResponseProperties, Timestamp};
 
 impl<T> Session<T> {
     /// Returns what all requests of the session have in common.
@@ -24,40 +24,25 @@ impl<T> Session<T> {
     pub fn handle_received_response(&mut self, received: &decode::BorrowedResponse<'_>, now: Reading) {
         self.handle_received(now);
         self.unsent_pubacks.push_back(received.packet_id);
-        let decode::BorrowedResponse {
-            correlation,
-            status,
-            protocol_version,
-            timestamp,
-            time_to_live,
-            key_fence,
-            limited,
-            payload,
-            ..
-        } = *received;
+        let decode::BorrowedResponse { correlation, properties, payload, .. } = *received;
         let payload = match payload {
             // Of most responses to writes, of which no copy is made.
             DONE => Bytes::from_static(DONE),
             other => Bytes::copy_from_slice(other),
         };
-        self.handle_response(
-            correlation,
-            UserProperties { status, protocol_version, timestamp, time_to_live, key_fence, limited },
-            &payload,
-            now,
-        );
+        self.handle_response(correlation, properties, &payload, now);
     }
 
     /// Handles a response that was decoded as a message.
     pub(super) fn handle_response_message(&mut self, message: &Message, now: Reading) {
         let correlation = message.correlation.as_deref().unwrap_or_default();
-        self.handle_response(correlation, UserProperties::of(message), &message.payload, now);
+        self.handle_response(correlation, ResponseProperties::of(message), &message.payload, now);
     }
 
     fn handle_response(
         &mut self,
         correlation: &[u8],
-        user_properties: UserProperties<'_>,
+        user_properties: ResponseProperties<'_>,
         payload: &Bytes,
         now: Reading,
     ) {
@@ -68,7 +53,7 @@ impl<T> Session<T> {
         };
         let accepts_any = pending.request.properties.as_ref().is_some_and(|own| own.timestamp.is_some());
         match properties(user_properties, now.wall_ms, accepts_any) {
-            Ok(ParsedProperties { version, has_status, details, is_limited }) => {
+            Ok(ParsedProperties { version, has_status, details, is_limited, is_pending, is_prefix }) => {
                 if let Some(version) =
                     version.as_ref().filter(|version| !version.is_too_far_ahead(now.wall_ms))
                 {
@@ -77,7 +62,16 @@ impl<T> Session<T> {
                 let denial = self.denial(id, payload);
                 let payload = payload.clone();
                 self.answer(id, |_, _| {
-                    Ok(Response { payload, version, has_status, denial, details, is_limited })
+                    Ok(Response {
+                        payload,
+                        version,
+                        has_status,
+                        denial,
+                        details,
+                        is_limited,
+                        is_pending,
+                        is_prefix,
+                    })
                 });
             }
             Err(error) => self.fail(id, |_, outcome| error.into_error(outcome)),
@@ -104,41 +98,27 @@ struct ParsedProperties {
     has_status: bool,
     details: Option<Box<Details>>,
     is_limited: bool,
-}
-
-/// The user properties of a response.
-#[derive(Clone, Copy)]
-struct UserProperties<'a> {
-    status: Option<&'a str>,
-    protocol_version: Option<&'a str>,
-    timestamp: Option<&'a str>,
-    time_to_live: Option<&'a str>,
-    key_fence: Option<&'a str>,
-    limited: Option<&'a str>,
-}
-
-impl<'a> UserProperties<'a> {
-    fn of(message: &'a Message) -> Self {
-        Self {
-            status: message.user_property(message::STATUS),
-            protocol_version: message.user_property(message::PROTOCOL_VERSION),
-            timestamp: message.user_property(message::TIMESTAMP),
-            time_to_live: message.user_property(message::TIME_TO_LIVE),
-            key_fence: message.user_property(message::KEY_FENCE),
-            limited: message.user_property(message::LIMITED),
-        }
-    }
+    is_pending: bool,
+    is_prefix: bool,
 }
 
 /// Returns what the user properties of a response state. A version that is too far ahead is an error (protocol §2), unless
 /// `accepts_any` is set.
 fn properties(
-    UserProperties { status, protocol_version, timestamp, time_to_live, key_fence, limited }: UserProperties<
-        '_,
-    >,
+    user_properties: ResponseProperties<'_>,
     wall_ms: u64,
     accepts_any: bool,
 ) -> Result<ParsedProperties, InvalidResponse> {
+    let ResponseProperties {
+        status,
+        protocol_version,
+        timestamp,
+        time_to_live,
+        key_fence,
+        limited,
+        pending,
+        prefix,
+    } = user_properties;
     let malformed = |cause: String| Err(InvalidResponse::Malformed(cause));
     match status {
         None | Some(message::STATUS_OK) => {}
@@ -150,14 +130,15 @@ fn properties(
         }
         _ => {}
     }
-    let (has_status, is_limited) = (status.is_some(), limited == Some("true"));
+    let has_status = status.is_some();
+    let [is_limited, is_pending, is_prefix] = [limited, pending, prefix].map(|flag| flag == Some("true"));
     let details = match Details::parse(time_to_live, key_fence) {
         Ok(details) => details.map(Box::new),
         Err(name) => return malformed(format!("malformed {name}")),
     };
-    let Some(text) = timestamp else {
-        return Ok(ParsedProperties { version: None, has_status, details, is_limited });
-    };
+    let parsed =
+        |version| ParsedProperties { version, has_status, details, is_limited, is_pending, is_prefix };
+    let Some(text) = timestamp else { return Ok(parsed(None)) };
     let version: Timestamp = match text.parse() {
         Ok(version) => version,
         Err(error) => return malformed(format!("version {}: {error}", text.escape_debug())),
@@ -165,7 +146,7 @@ fn properties(
     if version.is_too_far_ahead(wall_ms) && !accepts_any {
         return Err(InvalidResponse::Ahead(version.ms.saturating_sub(wall_ms)));
     }
-    Ok(ParsedProperties { version: Some(version), has_status, details, is_limited })
+    Ok(parsed(Some(version)))
 }
 
 impl InvalidResponse {

@@ -6,6 +6,7 @@ use super::*;
 use crate::client::request::RequestProperties;
 use crate::mqtt::decode;
 use crate::net::Secret;
+use crate::protocol::ResponseProperties;
 use crate::protocol::message::{
     CONTENT_TYPE, KEY_FENCE, Message, PROTOCOL_VERSION, STATUS, STATUS_OK, TIME_TO_LIVE, TIMESTAMP,
 };
@@ -126,12 +127,14 @@ impl Bench {
             packet_id: 1,
             correlation: message.correlation.as_deref().unwrap(),
             payload: b"+OK\r\n",
-            status: text(STATUS),
-            protocol_version: text(PROTOCOL_VERSION),
-            timestamp: text(TIMESTAMP),
-            time_to_live: text(TIME_TO_LIVE),
-            key_fence: text(KEY_FENCE),
-            limited: None,
+            properties: ResponseProperties {
+                status: text(STATUS),
+                protocol_version: text(PROTOCOL_VERSION),
+                timestamp: text(TIMESTAMP),
+                time_to_live: text(TIME_TO_LIVE),
+                key_fence: text(KEY_FENCE),
+                ..ResponseProperties::default()
+            },
             packet_bytes: 0,
         };
         let now = self.now();

@@ -36,6 +36,10 @@ impl Handshake {
         let tracer = settings.tracer.clone();
         trace::emit(tracer.as_ref(), || TraceEvent::Connecting { target: settings.target.to_string() });
         let credentials = settings.authentication.read_credentials(&settings.secret_reader, after).await?;
+        if let Credentials::Token(token) = &credentials {
+            let sent = || Box::new(settings.authentication.sent_token(token));
+            settings.probe.observe(|| ConnectionStep::TokenRead(sent()));
+        }
         let stream = connect::open_stream(settings, deadline).await?;
         trace::emit(tracer.as_ref(), || TraceEvent::Connected {
             address: stream.address.map(|address| address.to_string()),
@@ -169,7 +173,7 @@ impl Connection {
                 return connect::tls_error(settings, cause);
             }
         }
-        Error::Connect { target: settings.target.to_string(), cause: io_error_text(&error) }
+        connect::connect_error(settings, io_error_text(&error))
     }
 
     fn handle_connack(
@@ -186,8 +190,10 @@ impl Connection {
             let reason = ReasonCode { code: connack_code(connack.code), text }.with_server(server);
             let target = settings.target.to_string();
             let client_id = || format!("client id {}", settings.client_id);
-            let identity = settings.credentials().or_else(|| reason.is_by_rules().then(client_id));
-            return Err(Error::Rejected { target, reason, identity });
+            let identity =
+                settings.credentials().or_else(|| reason.is_by_rules().then(client_id)).map(Into::into);
+            let token = self.token.as_ref().map(|token| Box::new(settings.authentication.sent_token(token)));
+            return Err(Error::Rejected { target, reason, identity, token });
         }
         if connack.session_present && settings.session.is_clean {
             // The connection must be closed (MQTT-3.2.2-4).

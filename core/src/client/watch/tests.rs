@@ -5,15 +5,19 @@ use proptest::prelude::*;
 use super::*;
 use crate::protocol::{UserProperties, topic};
 
-fn key(name: &str) -> Key {
+pub(super) fn key(name: &str) -> Key {
     Key::new(name.as_bytes().to_vec()).unwrap()
+}
+
+pub(super) fn of_key(name: &str) -> Registration {
+    Registration::Key(key(name))
 }
 
 fn version(ms: u64) -> Timestamp {
     Timestamp::of_store(ms, 0)
 }
 
-fn found(value: &str, ms: u64) -> Option<VersionedValue> {
+pub(super) fn found(value: &str, ms: u64) -> Option<VersionedValue> {
     Some(VersionedValue {
         value: Value::copy_from_slice(value.as_bytes()),
         version: Some(version(ms)),
@@ -21,7 +25,7 @@ fn found(value: &str, ms: u64) -> Option<VersionedValue> {
     })
 }
 
-fn now() -> Reading {
+pub(super) fn now() -> Reading {
     Reading { wall_ms: 5_000, ..crate::clock::now() }
 }
 
@@ -34,12 +38,12 @@ fn notification(name: &str, notification: &Notification, ms: Option<u64>) -> Mes
     }
 }
 
-fn set(name: &str, value: &str, ms: u64) -> Message {
+pub(super) fn set(name: &str, value: &str, ms: u64) -> Message {
     let value = Value::copy_from_slice(value.as_bytes());
     notification(name, &Notification::Set(Some(value)), Some(ms))
 }
 
-fn delete(name: &str, ms: u64) -> Message {
+pub(super) fn delete(name: &str, ms: u64) -> Message {
     notification(name, &Notification::Delete, Some(ms))
 }
 
@@ -63,14 +67,14 @@ fn register(watch: &mut Watch, name: &str) {
     assert_eq!(watch.poll_action(), Some(WatchAction::Subscribe));
     assert_eq!(watch.poll_action(), None, "nothing before the subscription is in force");
     watch.handle_subscribed();
-    assert_eq!(watch.poll_action(), Some(WatchAction::Register(key(name))));
+    assert_eq!(watch.poll_action(), Some(WatchAction::Register(of_key(name))));
     assert_eq!(watch.poll_action(), None, "nothing before the registration is in force");
     watch.handle_registered(&key(name));
     assert_eq!(watch.poll_action(), Some(WatchAction::Read(key(name))));
 }
 
 /// Returns the events in short form, such as `CURRENT 1@3`.
-fn events(watch: &mut Watch) -> Vec<String> {
+pub(super) fn events(watch: &mut Watch) -> Vec<String> {
     let ms = |version: &Option<Timestamp>| {
         version.as_ref().map_or("?".to_owned(), |version| version.ms.to_string())
     };
@@ -463,7 +467,7 @@ fn lower_case_hex_and_del_are_accepted() {
 #[test]
 fn a_duplicate_key_is_watched_once() {
     let watch = Watch::new([key("a"), key("b"), key("a")]);
-    assert_eq!(watch.keys(), [key("a"), key("b")]);
+    assert_eq!(watch.registrations(), [of_key("a"), of_key("b")]);
 }
 
 /// The next action of the simulated store or network.
@@ -594,67 +598,4 @@ proptest! {
         }
         prop_assert_eq!(reported, state);
     }
-}
-
-/// Passes a list of keys to the watch, and returns the keys that it no longer watches.
-fn list(watch: &mut Watch, names: &[&str]) -> Vec<Key> {
-    watch.handle_listing(names.iter().map(|name| key(name)).collect())
-}
-
-#[test]
-fn the_first_value_of_a_key_that_a_later_listing_finds_is_a_change() {
-    let mut watch = registered("k");
-    watch.handle_read(&key("k"), found("1", 1), now());
-    assert_eq!(list(&mut watch, &["k", "new"]), []);
-    assert_eq!(watch.poll_action(), Some(WatchAction::Register(key("new"))));
-    watch.handle_registered(&key("new"));
-    assert_eq!(watch.poll_action(), Some(WatchAction::Read(key("new"))));
-    hand(&mut watch, &set("new", "3", 3));
-    watch.handle_read(&key("new"), found("2", 2), now());
-    assert_eq!(events(&mut watch), ["CURRENT 1@1", "SET 2@2", "SET 3@3"]);
-    assert_eq!(list(&mut watch, &["k", "new"]), []);
-    assert_eq!(watch.poll_action(), None, "a key that is watched is not registered again");
-}
-
-#[test]
-fn a_listed_key_that_is_gone_when_it_is_read_is_not_reported_until_it_is_set() {
-    let mut watch = registered("k");
-    watch.handle_read(&key("k"), None, now());
-    list(&mut watch, &["new"]);
-    watch.handle_registered(&key("new"));
-    watch.handle_read(&key("new"), None, now());
-    hand(&mut watch, &set("new", "3", 3));
-    assert_eq!(events(&mut watch), ["CURRENT absent", "SET 3@3"]);
-}
-
-#[test]
-fn a_key_that_is_listed_while_the_connection_is_lost_is_registered_with_the_next_one() {
-    let mut watch = registered("k");
-    watch.handle_read(&key("k"), found("1", 1), now());
-    watch.handle_lost(4_000, "reset");
-    list(&mut watch, &["k", "new"]);
-    assert_eq!(watch.poll_action(), None);
-    watch.handle_connected();
-    assert_eq!(watch.poll_action(), Some(WatchAction::Subscribe));
-    watch.handle_subscribed();
-    assert_eq!(watch.poll_action(), Some(WatchAction::Register(key("k"))));
-    assert_eq!(watch.poll_action(), Some(WatchAction::Register(key("new"))));
-}
-
-#[test]
-fn a_key_is_watched_until_it_has_been_deleted_for_many_listings() {
-    let mut watch = registered("k");
-    watch.handle_read(&key("k"), found("1", 1), now());
-    for _ in 0..2 * UNLISTED_MAX {
-        assert_eq!(list(&mut watch, &[]), [], "it exists: the listing is older than the value");
-    }
-    hand(&mut watch, &delete("k", 1));
-    list(&mut watch, &["k"]);
-    for _ in 1..UNLISTED_MAX {
-        assert_eq!(list(&mut watch, &[]), []);
-    }
-    assert_eq!(list(&mut watch, &[]), [key("k")]);
-    assert!(!watch.contains(&key("k")));
-    assert_eq!(list(&mut watch, &["k"]), []);
-    assert_eq!(watch.poll_action(), Some(WatchAction::Register(key("k"))));
 }

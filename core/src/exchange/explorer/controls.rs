@@ -115,7 +115,7 @@ fn with_frames_before_the_commit_the_explorer_finds_an_error() {
 }
 
 #[test]
-fn with_the_brokers_acknowledgement_for_a_verdict_the_explorer_finds_an_error() {
+fn with_the_brokers_acknowledgement_for_a_decision_the_explorer_finds_an_error() {
     fails(Control::BrokerAck, Bounds { leaf_sets: 1, losses: 1, ..Bounds::NONE });
 }
 

@@ -52,7 +52,7 @@ fn conflicts(world: &World, at: usize) -> Vec<(Reason, Option<u8>)> {
 }
 
 #[test]
-fn the_root_wins_over_a_change_that_it_has_not_judged() {
+fn the_root_wins_over_a_change_that_it_has_not_decided() {
     let world = after(&[Action::LeafSet(0), Action::RootSet]);
     assert_eq!((value(&world), conflicts(&world, 0)), (Some(2), vec![(Reason::RootWins, Some(1))]));
     assert_eq!(world.root.conflicts().len(), 1, "the root reports it too");

@@ -869,7 +869,7 @@ impl Model for World {
         }
         for (leaf, site) in &self.leaves {
             if leaf.outbox().0 > 0 {
-                return Err("a change has no verdict".to_owned());
+                return Err("a change has no decision".to_owned());
             }
             if site.values != self.root_site.values && self.has_rule {
                 return Err("the values differ".to_owned());

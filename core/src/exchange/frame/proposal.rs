@@ -45,7 +45,7 @@ pub struct Flags {
     pub is_lost: bool,
     /// It is no change of the leaf's, but a value that went because the root was restored: it is sent to be recorded, too.
     pub is_restored: bool,
-    /// The change may have been judged in an earlier stream.
+    /// The change may have been decided in an earlier stream.
     pub is_again: bool,
     /// The base is no record: nothing, or the leaf's own tombstone.
     pub is_base_absent: bool,

@@ -3,8 +3,8 @@
 use super::super::fingerprint::ValueHash;
 use super::super::frame::ValueKind;
 use super::super::frame::{
-    Ack, Changes, FRAME_BYTES_MAX, FRAMES_IN_FLIGHT_MAX, Flags, Hello, ITEMS_MAX, Item, OLDEST_VERSION,
-    Proposal, Proposed, Records, Start, VERDICTS_MAX, VERSION, Welcome,
+    Ack, Changes, DECISIONS_MAX, FRAME_BYTES_MAX, FRAMES_IN_FLIGHT_MAX, Flags, Hello, ITEMS_MAX, Item,
+    OLDEST_VERSION, Proposal, Proposed, Records, Start, VERSION, Welcome,
 };
 use super::window::{Link, Phase};
 use super::{
@@ -142,7 +142,7 @@ impl Leaf {
         }))
     }
 
-    /// Returns the last change without a verdict, or the last one that has one.
+    /// Returns the last change without a decision, or the last one that has one.
     fn last_seq(&self) -> u64 {
         self.outbox.last_key_value().map_or(self.row.acked, |(seq, _)| *seq)
     }
@@ -207,7 +207,7 @@ impl Leaf {
         Ok(())
     }
 
-    /// Whether the root has judged the stream of this very store: neither was restored or cloned since.
+    /// Whether the root has decided the stream of this very store: neither was restored or cloned since.
     fn continues(&self, applied: u64, change_id: ChangeId, pruned: u64) -> bool {
         let own = if applied == self.row.acked {
             Some(self.row.acked_change_id)
@@ -249,10 +249,10 @@ impl Leaf {
         if link.in_flight.len() >= FRAMES_IN_FLIGHT_MAX || link.sent_seq >= last {
             return None;
         }
-        // The root keeps no more verdicts than this, each until an ACK: a change that has left the outbox counts until that
+        // The root keeps no more decisions than this, each until an ACK: a change that has left the outbox counts until that
         // is committed.
         let unacknowledged = usize::try_from(link.sent_seq.saturating_sub(self.saved.acked));
-        let room = VERDICTS_MAX.saturating_sub(unacknowledged.unwrap_or(usize::MAX)).min(ITEMS_MAX);
+        let room = DECISIONS_MAX.saturating_sub(unacknowledged.unwrap_or(usize::MAX)).min(ITEMS_MAX);
         let next = link.sent_seq.saturating_add(1);
         let (mut items, mut bytes, mut size, mut too_large) = (Vec::new(), 0_usize, 0_usize, None);
         for (seq, entry) in self.outbox.range(next..).take_while(|(seq, _)| **seq <= last).take(room) {

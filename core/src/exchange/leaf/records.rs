@@ -1,4 +1,4 @@
-//! Applies what the root has decided (S10): records and verdicts.
+//! Applies what the root has decided (S10): records and decisions.
 
 use super::super::frame::{Item, RecordItem};
 use super::{
@@ -29,7 +29,7 @@ impl Leaf {
         Ok(())
     }
 
-    /// Takes the oldest entry out; `None` if its verdict was applied before.
+    /// Takes the oldest entry out; `None` if its decision was applied before.
     fn pop(&mut self, seq: u64, effects: &mut Effects) -> Result<Option<Entry>, Cause> {
         if seq <= self.row.acked {
             return Ok(None);
@@ -58,7 +58,7 @@ impl Leaf {
         if is_replaced && !self.live.contains_key(&entry.key) {
             effects.value(entry.key.clone(), entry.content(now_ms));
         }
-        // Within a resync, the verdict does not show whether the root still has the record: if so, it names it.
+        // Within a resync, the decision does not show whether the root still has the record: if so, it names it.
         let is_unnamed = self.row.resync.is_some_and(|resync| ver <= resync.horizon);
         let epoch = self.row.epoch.wrapping_sub(is_unnamed.into());
         let note = Note { ver, change_id: entry.change_id, until: entry.value_until(), epoch };

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use super::super::frame::VERDICTS_MAX;
+use super::super::frame::DECISIONS_MAX;
 use super::{
     Bytes, Cause, ChangeError, ChangeId, Conflict, Content, Effects, EntryState, FOREVER, Key, Leaf,
     LostContent, OnJoin, Reason, Resync, ResyncKind, Values,
@@ -30,9 +30,9 @@ impl Leaf {
     /// Forgets the root. Its notes are those of an older epoch from here on: they count as absent, and go with the
     /// resync.
     fn leave_root(&mut self, effects: &mut Effects) {
-        // The changes that it has accepted, of which the verdicts are on their way, are within its window.
-        let judged = self.outbox.iter().take(VERDICTS_MAX);
-        let settled = judged.filter(|(_, entry)| entry.state == EntryState::Settled);
+        // The changes that it has accepted, of which the decisions are on their way, are within its window.
+        let decided = self.outbox.iter().take(DECISIONS_MAX);
+        let settled = decided.filter(|(_, entry)| entry.state == EntryState::Settled);
         for seq in settled.map(|(seq, _)| *seq).collect::<Vec<_>>() {
             self.put_entry(seq, None, effects);
             self.row.counts.accepted = self.row.counts.accepted.saturating_add(1);
@@ -73,7 +73,7 @@ impl Leaf {
         let notes = self.notes.range((from, Bound::Unbounded)).take(NOTES_PER_STEP_MAX);
         let notes: Vec<_> = notes.map(|(key, note)| (key.clone(), *note)).collect();
         for (key, note) in &notes {
-            // A pending change gets its verdict in any case.
+            // A pending change gets its decision in any case.
             if note.epoch == self.row.epoch || self.live.contains_key(key) {
                 continue;
             }

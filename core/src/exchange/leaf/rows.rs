@@ -46,7 +46,7 @@ impl Leaf {
             RowId::Key(key) => self.notes.get(key).copied().map(Row::Note),
             RowId::Entry(seq) => self.outbox.get(seq).cloned().map(Row::Entry),
             RowId::Conflict(id) => self.conflicts.get(*id).cloned().map(Row::Conflict),
-            RowId::Terms | RowId::Leaf(_) | RowId::Verdict(..) => None,
+            RowId::Terms | RowId::Leaf(_) | RowId::Decision(..) => None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Tests of the leaf: expiry, joining, the outbox, restarts.
 
 use super::super::LinkPeer;
-use super::super::frame::{Hello, ITEMS_MAX, LinkFrame, VERDICTS_MAX};
+use super::super::frame::{DECISIONS_MAX, Hello, ITEMS_MAX, LinkFrame};
 use super::super::rules::tests::{all_keys, plant};
 use super::super::testbed::{Node, Testbed, content, key, name, new_leaf, new_root};
 use super::*;
@@ -332,7 +332,7 @@ fn a_failed_commit_in_a_sweep_leaves_no_value_behind() {
 }
 
 #[test]
-fn a_full_outbox_refuses_changes_until_the_root_has_judged_some() {
+fn a_full_outbox_refuses_changes_until_the_root_has_decided_some() {
     let mut testbed = Testbed::joined(all_keys(), &["a"]);
     testbed.disconnect(0);
     let large = "v".repeat(1024 * 1024);
@@ -454,7 +454,7 @@ fn a_leaf_that_has_more_than_the_outbox_offers_it_in_several_walks() {
 fn a_leaf_whose_commits_are_slow_sends_no_more_than_the_root_has_room_for() {
     let mut testbed = Testbed::joined(all_keys(), &["a"]);
     testbed.disconnect(0);
-    for number in 0..3 * VERDICTS_MAX {
+    for number in 0..3 * DECISIONS_MAX {
         testbed.leaves[0].set(&format!("k{number}"), "v");
     }
     testbed.connect(0);
@@ -463,7 +463,7 @@ fn a_leaf_whose_commits_are_slow_sends_no_more_than_the_root_has_room_for() {
         testbed.poll_frames();
         while testbed.deliver_up(0) {}
         testbed.poll_frames();
-        // WELCOME is committed, the verdicts are not.
+        // WELCOME is committed, the decisions are not.
         let is_welcome = !testbed.leaves[0].leaf().is_linked();
         while let Some(payload) = testbed.down[0].pop_front() {
             let leaf = &mut testbed.leaves[0];
@@ -475,11 +475,11 @@ fn a_leaf_whose_commits_are_slow_sends_no_more_than_the_root_has_room_for() {
         }
         assert!(testbed.root.causes().is_empty(), "{:?}", testbed.root.causes());
     }
-    let judged = testbed.root.values().len();
-    assert!(judged <= VERDICTS_MAX, "{judged}");
+    let decided = testbed.root.values().len();
+    assert!(decided <= DECISIONS_MAX, "{decided}");
     testbed.leaves[0].exchange.handle_saved(last_step);
     testbed.settle();
-    assert_eq!(testbed.root.values().len(), 3 * VERDICTS_MAX);
+    assert_eq!(testbed.root.values().len(), 3 * DECISIONS_MAX);
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub(super) struct Link {
     pub(super) sent_seq: u64,
     /// The next change, if it is larger than the root accepts.
     pub(super) too_large: Option<u64>,
-    /// The last change of each CHANGES that has not got all its verdicts.
+    /// The last change of each CHANGES that has not got all its decisions.
     pub(super) in_flight: VecDeque<u64>,
     pub(super) progress_ms: u64,
     /// The time of the root's last frame.

@@ -7,7 +7,7 @@ use super::super::frame::{
     Ack, Changes, FRAME_BYTES_MAX, FRAMES_IN_FLIGHT_MAX, Hello, IDLE_MS, ITEMS_MAX, Item, OLDEST_VERSION,
     RecordItem, Records, Start, VERSION, Welcome,
 };
-use super::super::row::{EARLIER_STREAMS_MAX, RecordKind, VerdictKind};
+use super::super::row::{DecisionKind, EARLIER_STREAMS_MAX, RecordKind};
 use super::window::{DIGEST_MS, Link, WelcomeStart};
 use super::{
     Cause, ChangeId, Effects, Event, Key, LEAVES_MAX, LEAVES_PER_IDENTITY_MAX, Leaf, LeafRow, LinkFrame,
@@ -227,7 +227,7 @@ impl Root {
             (row.stream, row.applied, row.pruned, row.change_id) = (hello.stream, 0, 0, ChangeId::NIL);
         }
         if is_forgotten || is_restored {
-            // Its changes may have been judged: with a change id that it has not made, it begins another stream.
+            // Its changes may have been decided: with a change id that it has not made, it begins another stream.
             row.change_id = ChangeId::of_no_change(self.source.run());
         }
         // A leaf that is ahead begins another stream after WELCOME.
@@ -243,7 +243,7 @@ impl Root {
             // A backup of the leaf may not have the change for which there was no room.
             leaf.is_blocked &= hello.last_seq > applied;
         }
-        self.drop_verdicts(name, if applied == 0 { u64::MAX } else { pruned }, effects);
+        self.drop_decisions(name, if applied == 0 { u64::MAX } else { pruned }, effects);
         self.end(name, Cause::Replaced, effects);
         let has_rules = hello.rules == self.rules_digest;
         let step = self.steps.number(effects);
@@ -327,14 +327,14 @@ impl Root {
         }
     }
 
-    /// Drops the verdicts up to a change.
-    fn drop_verdicts(&mut self, name: &Name, seq: u64, effects: &mut Effects) {
+    /// Drops the decisions up to a change.
+    fn drop_decisions(&mut self, name: &Name, seq: u64, effects: &mut Effects) {
         let Some(leaf) = self.leaves.get_mut(name) else { return };
-        while let Some(entry) = leaf.verdicts.first_entry()
+        while let Some(entry) = leaf.decisions.first_entry()
             && *entry.key() <= seq
         {
-            let (seq, verdict) = entry.remove_entry();
-            effects.row(RowId::Verdict(name.clone(), seq), Some(Row::Verdict(verdict)), None);
+            let (seq, decision) = entry.remove_entry();
+            effects.row(RowId::Decision(name.clone(), seq), Some(Row::Decision(decision)), None);
         }
     }
 
@@ -389,7 +389,7 @@ impl Root {
         };
         let pruned = row.pruned;
         self.put_leaf(name, row, effects);
-        self.drop_verdicts(name, pruned, effects);
+        self.drop_decisions(name, pruned, effects);
         Ok(())
     }
 
@@ -463,7 +463,7 @@ impl Root {
         link.rules.iter().any(is_above)
     }
 
-    /// Merges the records above what is sent with the verdicts, in the order of versions. Returns the items, and the
+    /// Merges the records above what is sent with the decisions, in the order of versions. Returns the items, and the
     /// version and the change up to which everything is sent then.
     fn collect(&self, name: &Name, values: &dyn Values) -> Option<(Vec<Item>, u64, u64)> {
         let (link, leaf) = (self.links.get(name)?, self.leaves.get(name)?);
@@ -479,21 +479,21 @@ impl Root {
             let record = self.index.range(to.saturating_add(1)..).next();
             let record = record.filter(|(ver, _)| has_news && **ver <= end);
             let next = record.map_or(u64::MAX, |(ver, _)| *ver);
-            let verdict = leaf.verdicts.range(seq.saturating_add(1)..).next();
-            let verdict = verdict.filter(|(made, verdict)| **made <= leaf.saved && verdict.at <= end);
-            let (item, size) = match verdict {
-                // The own change comes back as its verdict, without the value. A resync names each record.
-                Some((made, verdict))
-                    if verdict.kind == (VerdictKind::Accepted { ver: next }) && next > link.complete_at =>
+            let decision = leaf.decisions.range(seq.saturating_add(1)..).next();
+            let decision = decision.filter(|(made, decision)| **made <= leaf.saved && decision.at <= end);
+            let (item, size) = match decision {
+                // The own change comes back as its decision, without the value. A resync names each record.
+                Some((made, decision))
+                    if decision.kind == (DecisionKind::Accepted { ver: next }) && next > link.complete_at =>
                 {
                     (seq, to) = (*made, next);
                     (Item::Accepted { seq, ver: next }, 0)
                 }
-                Some((made, verdict)) if verdict.at < next => {
-                    let item = match verdict.kind {
-                        VerdictKind::Accepted { ver } => Item::Accepted { seq: *made, ver },
-                        VerdictKind::Refused(reason) => {
-                            let record = self.record_item(name, &verdict.key, values);
+                Some((made, decision)) if decision.at < next => {
+                    let item = match decision.kind {
+                        DecisionKind::Accepted { ver } => Item::Accepted { seq: *made, ver },
+                        DecisionKind::Refused(reason) => {
+                            let record = self.record_item(name, &decision.key, values);
                             // It must not be sent before it is committed.
                             if record.as_ref().is_some_and(|record| record.ver > self.saved_ver) {
                                 break;

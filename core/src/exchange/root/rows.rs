@@ -34,11 +34,11 @@ impl Root {
             (RowId::Leaf(name), None) => {
                 self.leaves.remove(&name);
             }
-            (RowId::Verdict(name, seq), row) => {
+            (RowId::Decision(name, seq), row) => {
                 let Some(leaf) = self.leaves.get_mut(&name) else { return };
                 match row {
-                    Some(Row::Verdict(verdict)) => leaf.verdicts.insert(seq, verdict),
-                    _ => leaf.verdicts.remove(&seq),
+                    Some(Row::Decision(decision)) => leaf.decisions.insert(seq, decision),
+                    _ => leaf.decisions.remove(&seq),
                 };
             }
             (RowId::Conflict(id), row) => self.conflicts.restore(id, row),
@@ -61,7 +61,9 @@ impl Root {
             RowId::Terms => (!self.terms.is_empty()).then(|| Row::Terms(self.terms.clone())),
             RowId::Key(key) => self.records.get(key).cloned().map(Row::Record),
             RowId::Leaf(name) => self.leaves.get(name).map(|leaf| Row::Leaf(leaf.row.clone())),
-            RowId::Verdict(name, seq) => self.leaves.get(name)?.verdicts.get(seq).cloned().map(Row::Verdict),
+            RowId::Decision(name, seq) => {
+                self.leaves.get(name)?.decisions.get(seq).cloned().map(Row::Decision)
+            }
             RowId::Conflict(id) => self.conflicts.get(*id).cloned().map(Row::Conflict),
             RowId::Entry(_) => None,
         }
@@ -74,7 +76,7 @@ impl Root {
         let single = single.filter(|id| last.is_none_or(|last| id > last));
         let single = single.filter_map(|id| Some((id.clone(), self.row_of(&id)?)));
         let rest = single.chain(self.records_from(last)).chain(self.leaves_from(last));
-        rest.chain(self.verdicts_from(last)).chain(self.conflicts.rows_from(last)).take(max).collect()
+        rest.chain(self.decisions_from(last)).chain(self.conflicts.rows_from(last)).take(max).collect()
     }
 
     fn records_from<'a>(&'a self, last: Option<&'a RowId>) -> impl Iterator<Item = (RowId, Row)> + 'a {
@@ -91,9 +93,10 @@ impl Root {
         leaves.map(|(name, leaf)| (RowId::Leaf(name.clone()), Row::Leaf(leaf.row.clone())))
     }
 
-    fn verdicts_from<'a>(&'a self, last: Option<&'a RowId>) -> impl Iterator<Item = (RowId, Row)> + 'a {
-        let part = |id: &'a RowId| if let RowId::Verdict(name, seq) = id { Some((name, *seq)) } else { None };
-        let place = rest(last, Kind::Verdict, part);
+    fn decisions_from<'a>(&'a self, last: Option<&'a RowId>) -> impl Iterator<Item = (RowId, Row)> + 'a {
+        let part =
+            |id: &'a RowId| if let RowId::Decision(name, seq) = id { Some((name, *seq)) } else { None };
+        let place = rest(last, Kind::Decision, part);
         let (first, seq) = match place {
             Some(Bound::Excluded((name, seq)) | Bound::Included((name, seq))) => {
                 (Bound::Included(name), Bound::Excluded(seq))
@@ -105,8 +108,9 @@ impl Root {
         leaves.flat_map(move |(name, leaf)| {
             // Those of the first leaf go on; those of the others begin.
             let from = if first == Bound::Included(name) { seq } else { Bound::Unbounded };
-            let verdicts = leaf.verdicts.range((from, Bound::Unbounded));
-            verdicts.map(|(seq, verdict)| (RowId::Verdict(name.clone(), *seq), Row::Verdict(verdict.clone())))
+            let decisions = leaf.decisions.range((from, Bound::Unbounded));
+            decisions
+                .map(|(seq, decision)| (RowId::Decision(name.clone(), *seq), Row::Decision(decision.clone())))
         })
     }
 
@@ -116,8 +120,8 @@ impl Root {
         let (row, rules, admit) = (self.row.clone(), self.rules.clone(), self.admit.clone());
         let (records, index) = (self.records.clone(), self.index.clone());
         let leaves = self.leaves.iter().map(|(name, leaf)| {
-            let (row, verdicts) = (leaf.row.clone(), leaf.verdicts.clone());
-            (name.clone(), Leaf { verdicts, ..Leaf::new(row) })
+            let (row, decisions) = (leaf.row.clone(), leaf.decisions.clone());
+            (name.clone(), Leaf { decisions, ..Leaf::new(row) })
         });
         let mut root = Self {
             saved_ver: row.ver,

@@ -29,7 +29,7 @@ pub(super) struct Link {
     pub(super) last_ver: u64,
     /// The rules that concern the leaf, by their positions. They do not change while the link exists.
     pub(super) rules: Vec<usize>,
-    /// The last change of which the verdict is sent.
+    /// The last change of which the decision is sent.
     pub(super) sent_seq: u64,
     /// The leaf misses no tombstone up to this version, although it may not have received it: the horizon of a resync.
     pub(super) complete_at: u64,

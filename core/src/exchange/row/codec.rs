@@ -7,9 +7,9 @@ use crate::protocol::frame::Frame;
 
 use super::super::elements::{Elements, change_id, id, number, serial, simple, text};
 use super::{
-    Conflict, Counts, EARLIER_STREAMS_MAX, Entry, EntryState, Identity, LeafNodeRow, LeafRow, LostContent,
-    Name, Note, Reason, Record, RecordKind, Resync, ResyncKind, RootRow, Row, RowId, Rules, Term, Verdict,
-    VerdictKind,
+    Conflict, Counts, Decision, DecisionKind, EARLIER_STREAMS_MAX, Entry, EntryState, Identity, LeafNodeRow,
+    LeafRow, LostContent, Name, Note, Reason, Record, RecordKind, Resync, ResyncKind, RootRow, Row, RowId,
+    Rules, Term,
 };
 
 impl RowId {
@@ -23,7 +23,7 @@ impl RowId {
             Self::Key(key) => put(&mut out, b"k/", key.as_bytes()),
             Self::Entry(seq) => put(&mut out, b"o/", &seq.to_be_bytes()),
             Self::Leaf(name) => put(&mut out, b"l/", name.as_str().as_bytes()),
-            Self::Verdict(name, seq) => {
+            Self::Decision(name, seq) => {
                 put(&mut out, b"v/", &seq.to_be_bytes());
                 out.put_slice(name.as_str().as_bytes());
             }
@@ -46,7 +46,7 @@ impl RowId {
             [b'l', b'/', leaf @ ..] => name(leaf).map(Self::Leaf),
             [b'v', b'/', rest @ ..] => {
                 let (seq, leaf) = rest.split_first_chunk()?;
-                Some(Self::Verdict(name(leaf)?, u64::from_be_bytes(*seq)))
+                Some(Self::Decision(name(leaf)?, u64::from_be_bytes(*seq)))
             }
             [b'c', b'/', number @ ..] => counter(number).map(Self::Conflict),
             _ => None,
@@ -96,10 +96,10 @@ impl Row {
             }
             Self::Entry(entry) => entry.to_elements(),
             Self::Leaf(leaf) => leaf.to_elements(),
-            Self::Verdict(Verdict { key, at, kind }) => {
+            Self::Decision(Decision { key, at, kind }) => {
                 let kind = match kind {
-                    VerdictKind::Accepted { ver } => number(*ver),
-                    VerdictKind::Refused(reason) => simple(reason.as_str()),
+                    DecisionKind::Accepted { ver } => number(*ver),
+                    DecisionKind::Refused(reason) => simple(reason.as_str()),
                 };
                 vec![simple("verdict"), Frame::Bulk(key.to_bytes()), number(*at), kind]
             }
@@ -147,10 +147,10 @@ impl Row {
             b"verdict" => {
                 let (key, at) = (rest.key()?, rest.number()?);
                 let kind = match rest.next()? {
-                    Frame::Simple(reason) => VerdictKind::Refused(Reason::parse(reason)?),
-                    ver => VerdictKind::Accepted { ver: Elements(std::slice::from_ref(ver)).number()? },
+                    Frame::Simple(reason) => DecisionKind::Refused(Reason::parse(reason)?),
+                    ver => DecisionKind::Accepted { ver: Elements(std::slice::from_ref(ver)).number()? },
                 };
-                Some(Self::Verdict(Verdict { key, at, kind }))
+                Some(Self::Decision(Decision { key, at, kind }))
             }
             b"conflict" => Conflict::decode(&mut rest).map(Self::Conflict),
             kind => Some(Self::Record(Record {

@@ -32,8 +32,8 @@ fn row() -> impl Strategy<Value = Row> {
     let resync = option::of((counter(), resync_kind()).prop_map(|(horizon, kind)| Resync { horizon, kind }));
     let resync = (resync, option::of(resync_kind()));
     let kind = prop_oneof![
-        counter().prop_map(|ver| VerdictKind::Accepted { ver }),
-        reason().prop_map(VerdictKind::Refused)
+        counter().prop_map(|ver| DecisionKind::Accepted { ver }),
+        reason().prop_map(DecisionKind::Refused)
     ];
     let lost =
         prop_oneof![value().prop_map(LostContent::of), Just(LostContent::Expired), Just(LostContent::Unsent)];
@@ -68,7 +68,7 @@ fn row() -> impl Strategy<Value = Row> {
                 Row::Entry(Entry { key, serial, change_id, base, state, value, until })
             }
         ),
-        (key(), counter(), kind).prop_map(|(key, at, kind)| Row::Verdict(Verdict { key, at, kind })),
+        (key(), counter(), kind).prop_map(|(key, at, kind)| Row::Decision(Decision { key, at, kind })),
         (option::of(any::<u64>()), value(), any::<u64>(), any_change_id(), numbers(), counter()).prop_map(
             |(store, principal, stream, change_id, (applied, pruned, cursor, accepted), refused)| {
                 let principal = principal.unwrap_or_default();
@@ -159,7 +159,7 @@ proptest! {
     fn an_address_is_decoded_as_it_was_encoded(key in key(), name in name(), number in any::<u64>()) {
         let ids = [
             RowId::Node, RowId::Rules, RowId::Terms, RowId::Key(key), RowId::Entry(number),
-            RowId::Leaf(name.clone()), RowId::Verdict(name, number), RowId::Conflict(number),
+            RowId::Leaf(name.clone()), RowId::Decision(name, number), RowId::Conflict(number),
         ];
         for id in ids {
             prop_assert_eq!(RowId::decode(&id.encode()), Some(id));

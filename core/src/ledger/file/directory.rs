@@ -1,19 +1,14 @@
 //! A locked directory of the file system.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{self, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-
-use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, renameat, statat, unlinkat,
-};
-use rustix::io::Errno;
 
 use super::disk::{Disk, DiskFile, LOCK_NAME, Names};
 use super::entry::Moment;
 use crate::ledger::StorageErrorKind;
+use crate::platform::{self, Access};
 use crate::{clock, random};
 
 /// For how long the state of the kernel's clock is not asked for again: that takes microseconds of each commit.
@@ -31,7 +26,7 @@ pub struct Directory {
     path: PathBuf,
     /// The path that must lead to this directory.
     absolute: PathBuf,
-    directory: Locked,
+    directory: platform::Directory,
     lock: Locked,
     is_writable: bool,
     /// Whether the wall clock may be wrong, and until when that is known.
@@ -45,8 +40,8 @@ impl Directory {
     /// Another process has locked it, or it cannot be created.
     pub fn lock(path: &Path) -> Result<Self, StorageErrorKind> {
         create_directory(path)?;
-        let directory = Locked::directory(path)?;
-        let lock = Locked::file(&directory, path, OFlags::RDWR | OFlags::CREATE)?;
+        let directory = platform::Directory::lock(path).map_err(of_lock)?;
+        let lock = Locked::file(&directory, path, Access::Create)?;
         Ok(Self::new(path, directory, lock, true))
     }
 
@@ -55,19 +50,31 @@ impl Directory {
     /// # Errors
     /// Another process has locked it, or there is no store in it.
     pub fn lock_existing(path: &Path, is_writable: bool) -> Result<Self, StorageErrorKind> {
-        let directory = Locked::directory(path).map_err(|kind| match kind {
-            kind if kind.is_not_found() => StorageErrorKind::Missing,
-            kind => kind,
-        })?;
-        let access = if is_writable { OFlags::RDWR } else { OFlags::RDONLY };
-        match Locked::file(&directory, path, access) {
+        let directory = platform::Directory::lock(path).map_err(of_existing)?;
+        match Locked::file(&directory, path, access(is_writable)) {
             Ok(lock) => Ok(Self::new(path, directory, lock, is_writable)),
-            Err(kind) if kind.is_not_found() => Err(cause_of_missing_lock(&names(&directory.0)?)),
+            Err(kind) if kind.is_not_found() => Err(cause_of_missing_lock(&directory.names()?)),
             Err(kind) => Err(kind),
         }
     }
 
-    fn new(path: &Path, directory: Locked, lock: Locked, is_writable: bool) -> Self {
+    /// Opens the directory of a store that exists, which another process may use: it is only read, and nothing in it is locked.
+    ///
+    /// # Errors
+    /// There is no store in it, or it cannot be read.
+    pub fn unlocked(path: &Path) -> Result<Self, StorageErrorKind> {
+        let directory = platform::Directory::open(path).map_err(of_existing)?;
+        match directory.open_regular(LOCK_NAME, Access::Read) {
+            Ok(Some(lock)) => Ok(Self::new(path, directory, Locked(lock), false)),
+            Ok(None) => Err(StorageErrorKind::NotAFile(path.join(LOCK_NAME))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(cause_of_missing_lock(&directory.names()?))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn new(path: &Path, directory: platform::Directory, lock: Locked, is_writable: bool) -> Self {
         // Without a working directory, the path is all that is known.
         let absolute = path::absolute(path).unwrap_or_else(|_| path.to_owned());
         Self {
@@ -80,48 +87,45 @@ impl Directory {
         }
     }
 
-    fn open_regular(&self, name: &str, flags: OFlags) -> Result<Box<dyn DiskFile>, StorageErrorKind> {
-        let file = open_regular(&self.directory.0, &self.path, name, flags)?;
-        let has_links = fstat(&file)?.st_nlink > 0;
-        Ok(Box::new(RegularFile { file, has_links }))
+    fn open_regular(&self, name: &str, access: Access) -> Result<Box<dyn DiskFile>, StorageErrorKind> {
+        let file = self.directory.open_regular(name, access)?;
+        RegularFile::open(file.ok_or_else(|| StorageErrorKind::NotAFile(self.path.join(name)))?)
     }
 }
 
-impl From<Errno> for StorageErrorKind {
-    fn from(error: Errno) -> Self {
-        Self::Io(error.into())
+fn access(is_writable: bool) -> Access {
+    if is_writable { Access::Write } else { Access::Read }
+}
+
+/// Returns why the directory of a store that exists cannot be used.
+fn of_existing(error: io::Error) -> StorageErrorKind {
+    match error.kind() {
+        io::ErrorKind::NotFound => StorageErrorKind::Missing,
+        _ => of_lock(error),
     }
 }
 
-/// An open file or directory that this process has locked.
+fn of_lock(error: io::Error) -> StorageErrorKind {
+    match error.kind() {
+        io::ErrorKind::ResourceBusy => StorageErrorKind::InUse,
+        _ => error.into(),
+    }
+}
+
+/// The lock file, which this process has locked, but for [`Directory::unlocked`].
 #[derive(Debug)]
 struct Locked(File);
 
 impl Locked {
-    fn directory(path: &Path) -> Result<Self, StorageErrorKind> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = File::from(openat(CWD, path, flags, Mode::empty())?);
-        match directory.try_lock() {
-            Err(TryLockError::WouldBlock) => Err(StorageErrorKind::InUse),
-            // The file system may have no such locks.
-            Ok(()) | Err(TryLockError::Error(_)) => Ok(Self(directory)),
-        }
-    }
-
-    fn file(directory: &Self, path: &Path, flags: OFlags) -> Result<Self, StorageErrorKind> {
-        let file = open_regular(&directory.0, path, LOCK_NAME, flags)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Self(file)),
-            Err(TryLockError::WouldBlock) => Err(StorageErrorKind::InUse),
-            Err(TryLockError::Error(error)) => Err(error.into()),
-        }
+    fn file(directory: &platform::Directory, path: &Path, access: Access) -> Result<Self, StorageErrorKind> {
+        let file = directory.lock_file(LOCK_NAME, access).map_err(of_lock)?;
+        file.map(Self).ok_or_else(|| StorageErrorKind::NotAFile(path.join(LOCK_NAME)))
     }
 }
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // Closing the file is not enough: a process that another thread starts has a copy of it until it runs its program. An
-        // error changes nothing: the lock ends with the last copy then.
+        // As for the directory: another process may have a copy of it.
         _ = self.0.unlock();
     }
 }
@@ -132,17 +136,12 @@ impl Disk for Directory {
     }
 
     fn check(&self) -> Result<(), StorageErrorKind> {
-        let is_same = |named: rustix::io::Result<Stat>, held: &File| match named {
-            Ok(named) => fstat(held).map(|held| (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino)),
-            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
-            Err(error) => Err(error),
-        };
-        if !is_same(statat(CWD, &self.absolute, AtFlags::empty()), &self.directory.0)? {
+        if !self.directory.is_at(&self.absolute)? {
             return Err(StorageErrorKind::Replaced(
                 "it was moved, removed or replaced: restart with the directory to use",
             ));
         }
-        if !is_same(statat(&self.directory.0, LOCK_NAME, AtFlags::SYMLINK_NOFOLLOW), &self.lock.0)? {
+        if !self.directory.contains(LOCK_NAME, &self.lock.0)? {
             return Err(StorageErrorKind::Replaced(
                 "its file lock was removed or replaced: restart to read the directory again",
             ));
@@ -151,54 +150,50 @@ impl Disk for Directory {
     }
 
     fn names(&self) -> io::Result<Vec<String>> {
-        names(&self.directory.0)
+        self.directory.names()
     }
 
     fn open(&self, name: &str) -> Result<Box<dyn DiskFile>, StorageErrorKind> {
-        self.open_regular(name, if self.is_writable { OFlags::RDWR } else { OFlags::RDONLY })
+        if name == LOCK_NAME {
+            // Windows opens it once while it is locked.
+            return RegularFile::open(self.lock.0.try_clone()?);
+        }
+        self.open_regular(name, access(self.is_writable))
     }
 
     fn create(&self, name: &str) -> Result<Box<dyn DiskFile>, StorageErrorKind> {
         self.check()?;
-        self.open_regular(name, OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC)
+        self.open_regular(name, Access::Truncate)
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), StorageErrorKind> {
         self.check()?;
-        Ok(renameat(&self.directory.0, from, &self.directory.0, to)?)
+        Ok(self.directory.rename(from, to)?)
     }
 
     fn remove(&self, name: &str) -> Result<(), StorageErrorKind> {
         self.check()?;
-        Ok(unlinkat(&self.directory.0, name, AtFlags::empty())?)
+        Ok(self.directory.remove(name)?)
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        self.directory.0.sync_all()
+        self.directory.sync()
     }
 
     fn sync_own_name(&self) -> io::Result<()> {
-        // Each of the directories above may be new too.
-        self.path.ancestors().skip(1).try_for_each(|parent| {
-            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            match sync_directory(parent) {
-                // One that cannot be opened or synced by this process is not ours, and existed before.
-                Err(error) if is_not_ours(&error) => Ok(()),
-                other => other,
-            }
-        })
+        sync_parents(&self.path)
     }
 
     fn read_lock(&self) -> io::Result<Vec<u8>> {
         // From its beginning: it is read again after an unclean end.
         let mut content = vec![0; LOCK_BYTES_MAX];
-        let len = self.lock.0.read_at(&mut content, 0)?;
+        let len = platform::read_at(&self.lock.0, 0, &mut content)?;
         content.truncate(len);
         Ok(content)
     }
 
     fn write_lock(&self, content: &[u8]) -> io::Result<()> {
-        self.lock.0.write_all_at(content, 0)
+        platform::write_at(&self.lock.0, 0, content)
     }
 
     fn random(&self) -> u64 {
@@ -225,76 +220,49 @@ struct RegularFile {
     has_links: bool,
 }
 
+impl RegularFile {
+    fn open(file: File) -> Result<Box<dyn DiskFile>, StorageErrorKind> {
+        let has_links = platform::Directory::links(&file)? > 0;
+        Ok(Box::new(Self { file, has_links }))
+    }
+}
+
 impl DiskFile for RegularFile {
     fn bytes(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
 
+    fn identity(&self) -> io::Result<(u64, u64)> {
+        platform::file_id(&self.file)
+    }
+
     fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(out, at)
+        platform::read_exact_at(&self.file, at, out)
     }
 
     fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, at)
+        platform::write_at(&self.file, at, bytes)
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         self.file.set_len(bytes)
     }
 
-    #[cfg(target_os = "linux")]
     fn allocate(&self, bytes: u64) -> io::Result<()> {
-        Ok(rustix::fs::fallocate(&self.file, rustix::fs::FallocateFlags::empty(), 0, bytes)?)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn allocate(&self, _bytes: u64) -> io::Result<()> {
-        Ok(())
+        platform::allocate(&self.file, bytes)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()?;
-        if self.has_links && fstat(&self.file)?.st_nlink == 0 {
+        platform::sync_data(&self.file)?;
+        if self.has_links && platform::Directory::links(&self.file)? == 0 {
             return Err(io::Error::new(io::ErrorKind::NotFound, "it was removed"));
         }
         Ok(())
     }
 
-    #[cfg(target_os = "linux")]
     fn drop_cache(&self) -> io::Result<()> {
-        Ok(rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed)?)
+        platform::drop_cache(&self.file)
     }
-
-    #[cfg(not(target_os = "linux"))]
-    fn drop_cache(&self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Opens a name in a directory of this path that is a regular file or does not exist. Opening a pipe would block, and a device may have no end. A symbolic link
-/// is not followed: what it names may belong to another store, or to none.
-///
-/// # Errors
-/// The name is neither, or cannot be opened.
-fn open_regular(directory: &File, path: &Path, name: &str, flags: OFlags) -> Result<File, StorageErrorKind> {
-    match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile => {
-            Err(StorageErrorKind::NotAFile(path.join(name)))
-        }
-        _ => {
-            let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            Ok(openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?.into())
-        }
-    }
-}
-
-fn names(directory: &File) -> io::Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in Dir::read_from(directory)? {
-        names.push(entry?.file_name().to_string_lossy().into_owned());
-    }
-    names.retain(|name| name != "." && name != "..");
-    Ok(names)
 }
 
 /// Returns why a directory that has no lock file cannot be used.
@@ -310,12 +278,22 @@ fn cause_of_missing_lock(names: &[String]) -> StorageErrorKind {
 }
 
 fn create_directory(path: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(path).map_err(|error| match error.kind() {
+    platform::create_private_directory(path).map_err(|error| match error.kind() {
         // The path exists and is something else than a directory.
         io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
         _ => error,
+    })
+}
+
+/// Makes the names of a directory and of those above it durable: each of them may be new.
+pub(super) fn sync_parents(path: &Path) -> io::Result<()> {
+    path.ancestors().skip(1).try_for_each(|parent| {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        match platform::sync_directory(parent) {
+            // One that cannot be opened or synced by this process is not ours, and existed before.
+            Err(error) if is_not_ours(&error) => Ok(()),
+            other => other,
+        }
     })
 }
 
@@ -324,18 +302,10 @@ fn is_not_ours(error: &io::Error) -> bool {
     matches!(error.kind(), InvalidInput | PermissionDenied | ReadOnlyFilesystem | Unsupported)
 }
 
-/// Whether the disk cannot read a sector. Everything else can be read nevertheless.
-pub(super) fn is_unreadable(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(Errno::IO.raw_os_error())
-}
-
-/// Makes the names of new files durable.
-pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::ledger::file::disk::{RESERVE_NAME, log_name, new_name, snapshot_name};
 

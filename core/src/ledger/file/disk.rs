@@ -11,6 +11,8 @@ use crate::ledger::StorageErrorKind;
 pub const LOCK_NAME: &str = "lock";
 /// File that only takes room, so that keys can be deleted from a store that has filled the disk.
 pub const RESERVE_NAME: &str = "reserve";
+/// File that exists while a new store does not have all keys with which it begins.
+pub const SEEDING_NAME: &str = "seeding";
 const LOG: &str = "log-";
 const SNAPSHOT: &str = "snapshot-";
 /// The end of the name of a file that is not complete.
@@ -70,6 +72,9 @@ pub trait Disk: Debug + Send + Sync {
 pub trait DiskFile: Debug + Send + Sync {
     fn bytes(&self) -> io::Result<u64>;
 
+    /// Returns what no other file has at the same time, whatever its name.
+    fn identity(&self) -> io::Result<(u64, u64)>;
+
     /// Fills `out` from an offset on.
     fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()>;
 
@@ -122,6 +127,14 @@ pub struct Names {
 }
 
 impl Names {
+    /// Whether a file of this name is one of a store.
+    #[must_use]
+    pub fn has(name: &str) -> bool {
+        let own = [LOCK_NAME, RESERVE_NAME, SEEDING_NAME];
+        let sorted = Self::sort(&[name.to_owned()]);
+        own.contains(&name) || sorted != Self::default()
+    }
+
     #[must_use]
     pub fn sort(names: &[String]) -> Self {
         let number = |name: &str, prefix: &str| {

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use super::disk::{Disk, LOCK_NAME, RESERVE_NAME, log_name};
 use super::frame::{BLOCK_BYTES, HEADER_BYTES, Kind, intact};
 use super::ledger::FileLedger;
-use super::offline::{RECOVERED_DIRECTORY, inspect_on, recover, verify};
+use super::offline::{RECOVERED_DIRECTORY, inspect_on, recover};
 use super::policy::Policy;
 use super::simulated::{POLICY, SeededRandom, SimulatedDisk};
 use super::tests::{Model, NOW, commit, delete, is_corrupt, load, on, set, values};
@@ -337,14 +337,16 @@ fn a_system_that_cannot_forget_what_it_has_read_opens_a_store_after_an_unclean_e
     assert!(values(&disk).unwrap() == model.values);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_lock_file_that_leads_nowhere_is_not_reported_as_a_directory_without_a_store() {
     let home = TempDir::new().unwrap();
     std::os::unix::fs::symlink(LOCK_NAME, home.path().join(LOCK_NAME)).unwrap();
-    let error = verify(home.path(), NOW.wall_ms).unwrap_err();
+    let error = super::offline::verify(home.path(), NOW.wall_ms).unwrap_err();
     assert!(matches!(error.kind, StorageErrorKind::NotAFile(_)), "{error}");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_symbolic_link_is_no_file_of_a_store() {
     for name in [LOCK_NAME, "log-1"] {

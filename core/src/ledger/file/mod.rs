@@ -27,8 +27,12 @@
 //!   deletions are accepted.
 //! - **Damage**: a group that is not intact and has a later one behind it, a log that ends before what a snapshot or the lock
 //!   file names, and any frame of a snapshot that is not intact: the files are refused, with the place ([`offline`]).
+//! - **Copy** ([`copy`]): of a store that another process may use meanwhile.
 
 pub mod codec;
+pub mod copy;
+#[cfg(test)]
+mod copy_tests;
 mod directory;
 pub mod disk;
 pub mod entry;

@@ -8,7 +8,7 @@ use std::{fs, io};
 use bytes::Bytes;
 
 use super::codec::{self, Part};
-use super::directory::{Directory, sync_directory};
+use super::directory::Directory;
 use super::disk::{Disk, log_name, new_name, snapshot_name};
 use super::entry::{CommitMetadata, Entry, EntryGroup, Place};
 use super::frame::{self, Kind};
@@ -17,6 +17,7 @@ use super::policy::Policy;
 use super::reading::{self, Contents};
 use crate::ledger::lowering::{LoweredVersions, is_ahead};
 use crate::ledger::{KeyState, StorageError, StorageErrorKind};
+use crate::platform;
 use crate::protocol::{Key, Timestamp};
 use crate::store::{Now, Version};
 
@@ -126,7 +127,7 @@ pub fn recover(directory: &Path, wall_ms: u64) -> Result<(VerifyReport, Option<P
         _ => {}
     }
     write_recovered(&new, keys, metadata, wall_ms)?;
-    let renamed = fs::rename(&new, &to).and_then(|()| sync_directory(directory));
+    let renamed = fs::rename(&new, &to).and_then(|()| platform::sync_directory(directory));
     renamed.map_err(|cause| error(cause.into()))?;
     Ok((report, Some(to)))
 }

@@ -6,12 +6,12 @@ use std::io;
 use bytes::Bytes;
 
 use super::codec::{self, End, Part};
-use super::directory::is_unreadable;
 use super::disk::{Disk, DiskFile, Names, log_name, snapshot_name};
 use super::entry::{CommitMetadata, Entry, EntryGroup, Place};
 use super::frame::{self, BLOCK_BYTES, Chain, Kind, body_bytes, frame_bytes};
 use super::mark::{FORMAT, Mark};
 use crate::ledger::StorageErrorKind;
+use crate::platform::is_hardware_error;
 use crate::protocol::Key;
 
 /// Bytes of a snapshot that are read at once.
@@ -88,14 +88,13 @@ impl Contents {
     }
 }
 
-/// Reads all files but the entries of the snapshot. Changes nothing.
+/// Reads the lock file, and then the names of the others. Returns the content of the lock file, too.
 ///
 /// # Errors
-/// The files cannot be read, have another format, or are all missing. Corruption is no error here: see
-/// [`Contents::corruption`].
-pub fn read(disk: &dyn Disk) -> Result<Contents, StorageErrorKind> {
-    let mark = Mark::decode(&disk.read_lock()?);
-    let names = Names::sort(&disk.names()?);
+/// The directory cannot be read, its files have another format, or they are all missing.
+pub fn look(disk: &dyn Disk) -> Result<(Vec<u8>, Mark, Names), StorageErrorKind> {
+    let lock = disk.read_lock()?;
+    let (mark, names) = (Mark::decode(&lock), Names::sort(&disk.names()?));
     if let Some(name) = names.out_of_range {
         return Err(StorageErrorKind::OutOfRange(disk.path().join(name)));
     }
@@ -109,6 +108,17 @@ pub fn read(disk: &dyn Disk) -> Result<Contents, StorageErrorKind> {
     if is_empty && mark.is_set {
         return Err(StorageErrorKind::Lost);
     }
+    Ok((lock, mark, names))
+}
+
+/// Reads all files but the entries of the snapshot. Changes nothing.
+///
+/// # Errors
+/// The files cannot be read, have another format, or are all missing. Corruption is no error here: see
+/// [`Contents::corruption`].
+pub fn read(disk: &dyn Disk) -> Result<Contents, StorageErrorKind> {
+    let (_, mark, names) = look(disk)?;
+    let is_empty = names.logs.is_empty() && names.snapshots.is_empty();
     let mut contents = Contents { mark, names, ..Contents::default() };
     let newest = contents.names.snapshots.last().copied();
     let first = newest.unwrap_or(1);
@@ -142,7 +152,7 @@ fn read_snapshot_ends(disk: &dyn Disk, number: u64, contents: &mut Contents) -> 
             return Ok(None);
         };
         match file.read(at, &mut block) {
-            Err(error) if is_unreadable(&error) => return Ok(None),
+            Err(error) if is_hardware_error(&error) => return Ok(None),
             read => read.map_err(|error| StorageErrorKind::from(error).of_file(&name))?,
         }
         let parsed = frame::parse(Kind::Snapshot, &block);
@@ -274,7 +284,7 @@ pub fn read_file(disk: &dyn Disk, name: &str) -> Result<(Bytes, Option<String>),
 /// Reads a part of a file, in halves where the whole cannot be read. Returns the offset of the first block that cannot be.
 fn read_readable(file: &dyn DiskFile, at: u64, out: &mut [u8]) -> io::Result<Option<u64>> {
     match file.read(at, out) {
-        Err(error) if !is_unreadable(&error) => return Err(error),
+        Err(error) if !is_hardware_error(&error) => return Err(error),
         Ok(()) => return Ok(None),
         Err(_) if out.len() <= BLOCK_BYTES => {
             out.fill(0);

@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use super::disk::Disk;
+use super::disk::{Disk, SEEDING_NAME};
 use crate::ledger::{StorageError, StorageErrorKind};
-
-/// File that exists while a new store does not have all keys with which it begins.
-const SEEDING_NAME: &str = "seeding";
 
 /// A store that does not have all keys with which it begins. No client has been served.
 #[derive(Debug)]

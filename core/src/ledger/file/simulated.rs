@@ -415,6 +415,10 @@ impl Disk for SimulatedDisk {
 }
 
 impl DiskFile for Handle {
+    fn identity(&self) -> io::Result<(u64, u64)> {
+        Ok((0, self.file as u64))
+    }
+
     fn bytes(&self) -> io::Result<u64> {
         let mut state = self.disk.state();
         state.act()?;

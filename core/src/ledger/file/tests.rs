@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -254,6 +253,7 @@ fn files_of_another_format_are_refused_and_left_as_they_are() {
     assert!(matches!(error.kind, StorageErrorKind::UnsupportedFormat(7)), "{error}");
 }
 
+#[cfg(unix)]
 #[test]
 fn only_the_owner_can_read_the_files() {
     use std::os::unix::fs::PermissionsExt;
@@ -261,7 +261,7 @@ fn only_the_owner_can_read_the_files() {
     let directory = home.path().join("new");
     let mut ledger = FileLedger::open(&directory).unwrap();
     commit(&mut ledger, &[set("k", b"v")]).unwrap();
-    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&directory), mode(&directory.join("log-1"))), (0o700, 0o600));
 }
 

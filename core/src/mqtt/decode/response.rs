@@ -5,7 +5,7 @@ use crate::mqtt::packet::USER_PROPERTIES_MAX;
 use crate::mqtt::property::{CONTENT_TYPE, CORRELATION_DATA, USER_PROPERTY};
 use crate::mqtt::reader::Reader;
 use crate::mqtt::version::ProtocolVersion;
-use crate::protocol::message;
+use crate::protocol::ResponseProperties;
 
 /// PUBLISH with QoS 1, neither a duplicate nor retained.
 const PUBLISH: u8 = 0x32;
@@ -16,13 +16,7 @@ pub struct BorrowedResponse<'a> {
     pub packet_id: u16,
     pub correlation: &'a [u8],
     pub payload: &'a [u8],
-    /// The first user properties of these names.
-    pub status: Option<&'a str>,
-    pub protocol_version: Option<&'a str>,
-    pub timestamp: Option<&'a str>,
-    pub time_to_live: Option<&'a str>,
-    pub key_fence: Option<&'a str>,
-    pub limited: Option<&'a str>,
+    pub properties: ResponseProperties<'a>,
     /// The length of the packet in bytes.
     pub packet_bytes: usize,
 }
@@ -45,8 +39,7 @@ pub fn response_of_server<'a>(input: &'a [u8], topic: &str, bytes_max: u32) -> O
     let length = usize::try_from(body.varint().ok()?).ok()?;
     let mut properties = Reader::new(body.bytes(length).ok()?);
     let (mut correlation, mut content_type) = (None, None);
-    let (mut status, mut protocol_version, mut timestamp) = (None, None, None);
-    let (mut time_to_live, mut key_fence, mut limited) = (None, None, None);
+    let mut noted = ResponseProperties::default();
     let mut user_properties = 0..USER_PROPERTIES_MAX;
     while !properties.is_empty() {
         match properties.u8().ok()? {
@@ -55,15 +48,7 @@ pub fn response_of_server<'a>(input: &'a [u8], topic: &str, bytes_max: u32) -> O
             USER_PROPERTY => {
                 user_properties.next()?;
                 let (name, value) = (properties.ascii()?, properties.ascii()?);
-                match name {
-                    message::STATUS => drop(status.get_or_insert(value)),
-                    message::PROTOCOL_VERSION => drop(protocol_version.get_or_insert(value)),
-                    message::TIMESTAMP => drop(timestamp.get_or_insert(value)),
-                    message::TIME_TO_LIVE => drop(time_to_live.get_or_insert(value)),
-                    message::KEY_FENCE => drop(key_fence.get_or_insert(value)),
-                    message::LIMITED => drop(limited.get_or_insert(value)),
-                    _ => {}
-                }
+                noted.note(name, value);
             }
             _ => return None,
         }
@@ -72,12 +57,7 @@ pub fn response_of_server<'a>(input: &'a [u8], topic: &str, bytes_max: u32) -> O
         packet_id,
         correlation: correlation?,
         payload: body.rest(),
-        status,
-        protocol_version,
-        timestamp,
-        time_to_live,
-        key_fence,
-        limited,
+        properties: noted,
         packet_bytes: header.packet_bytes,
     })
 }
@@ -94,6 +74,7 @@ mod tests {
     use crate::mqtt::decode::publish_of_server;
     use crate::mqtt::encode;
     use crate::mqtt::packet::OutgoingPublish;
+    use crate::protocol::message;
     use crate::protocol::message::{Message, Qos};
 
     const TOPIC: &str = "clients/me/response";
@@ -136,7 +117,7 @@ mod tests {
             correlation in option::of(vec(any::<u8>(), 0..20)),
             content_type in option::of(select(vec!["", "ä", message::CONTENT_TYPE])),
             user_properties in vec((
-                select(vec!["__ts", "__stat", "__protVer", "mqkv-ttl", "mqkv-fence", "mqkv-limited", "other", "ü"]),
+                select(vec!["__ts", "__stat", "__protVer", "mqkv-ttl", "mqkv-fence", "mqkv-limited", "mqkv-pending", "mqkv-prefix", "other", "ü"]),
                 select(vec!["", "1", "200", "ä"]),
             ), 0..5),
             expiry_s in option::weighted(0.1, any::<u32>()),
@@ -171,12 +152,14 @@ mod tests {
                 prop_assert_eq!((publish.packet_id, &*message.topic), (response.packet_id, TOPIC));
                 prop_assert_eq!(&message.payload[..], response.payload);
                 prop_assert_eq!(message.correlation.as_deref(), Some(response.correlation));
-                prop_assert_eq!(message.user_property(message::STATUS), response.status);
-                prop_assert_eq!(message.user_property(message::PROTOCOL_VERSION), response.protocol_version);
-                prop_assert_eq!(message.user_property(message::TIMESTAMP), response.timestamp);
-                prop_assert_eq!(message.user_property(message::TIME_TO_LIVE), response.time_to_live);
-                prop_assert_eq!(message.user_property(message::KEY_FENCE), response.key_fence);
-                prop_assert_eq!(message.user_property(message::LIMITED), response.limited);
+                prop_assert_eq!(message.user_property(message::STATUS), response.properties.status);
+                prop_assert_eq!(message.user_property(message::PROTOCOL_VERSION), response.properties.protocol_version);
+                prop_assert_eq!(message.user_property(message::TIMESTAMP), response.properties.timestamp);
+                prop_assert_eq!(message.user_property(message::TIME_TO_LIVE), response.properties.time_to_live);
+                prop_assert_eq!(message.user_property(message::KEY_FENCE), response.properties.key_fence);
+                prop_assert_eq!(message.user_property(message::LIMITED), response.properties.limited);
+                prop_assert_eq!(message.user_property(message::PENDING), response.properties.pending);
+                prop_assert_eq!(message.user_property(message::PREFIX), response.properties.prefix);
                 prop_assert_eq!(input.len() - packet.len(), response.packet_bytes);
             }
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -19,7 +19,7 @@ use tokio_rustls::rustls::{
 };
 
 use super::error::{TlsError, TlsSetupError, alert_text, is_ca_certificate, text_of};
-use super::files::{self, Identity, IdentityFiles};
+use super::files::{self, GivenCa, Identity, IdentityFiles};
 use super::handshake_observer::{self, TlsHandshake, TrustedRoots};
 use crate::net::certificate::Certificate;
 
@@ -28,6 +28,8 @@ use crate::net::certificate::Certificate;
 pub struct TlsOptions {
     /// The trusted CAs, instead of the platform's.
     pub cafile: Option<PathBuf>,
+    /// The trusted CAs in memory, instead of the platform's; without `cafile`.
+    pub given_ca: Option<GivenCa>,
     /// The client certificate.
     pub identity: Option<IdentityFiles>,
     /// The name that the broker's certificate must have, instead of the host's.
@@ -36,20 +38,33 @@ pub struct TlsOptions {
     pub insecure: bool,
 }
 
-/// TLS configuration of a client. Its `Debug` output contains no secrets.
+/// TLS configuration of a client, as of the last time that its files were read. Its `Debug` output contains no secrets.
 ///
-/// Clones share the sessions that brokers let them resume, in memory: the TLS crate gives no access to the secret of a session, so
-/// that another process cannot resume it. Early data (0-RTT) is never sent: an attacker could repeat a write.
+/// Clones share it, and the sessions that brokers let them resume, in memory: the TLS crate gives no access to the secret of a
+/// session, so that another process cannot resume it. Early data (0-RTT) is never sent: an attacker could repeat a write.
 #[derive(Clone)]
 pub struct ClientTls {
+    options: Arc<TlsOptions>,
+    server_name: Option<ServerName<'static>>,
+    /// Offered in the handshake (ALPN).
+    application_protocols: &'static [&'static [u8]],
+    current: Arc<RwLock<Arc<Loaded>>>,
+}
+
+/// The content of the files. The CAs of the platform are none: they are read once.
+#[derive(PartialEq, Eq)]
+struct Content {
+    trusted: Option<Vec<CertificateDer<'static>>>,
+    identity: Option<Identity>,
+}
+
+/// The content of the files, and the configuration that is made from it.
+struct Loaded {
+    content: Content,
     config: Arc<ClientConfig>,
     /// The verifier of `config`, which does not give it back.
     verifier: Arc<dyn ServerCertVerifier>,
     roots: TrustedRoots,
-    server_name: Option<ServerName<'static>>,
-    client_certificate: Option<CertificateDer<'static>>,
-    /// What the rest was loaded from.
-    options: Arc<TlsOptions>,
 }
 
 /// A TLS connection.
@@ -67,34 +82,43 @@ impl ClientTls {
     /// # Errors
     /// A file cannot be read or is invalid, the platform has no CA certificates, or the server name is invalid.
     pub fn load(options: &TlsOptions) -> Result<Self, TlsSetupError> {
-        let provider = Arc::new(ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| TlsSetupError::Other(error.to_string()))?;
-        let (verifier, roots) = verifier(options, provider)?;
-        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::clone(&verifier));
-        let mut client_certificate = None;
-        let config = match &options.identity {
-            None => builder.with_no_client_auth(),
-            Some(IdentityFiles { certfile, keyfile, keypasswordfile }) => {
-                let Identity { chain, key } = Identity::load(certfile, keyfile, keypasswordfile.as_deref())?;
-                client_certificate = chain.first().cloned();
-                builder
-                    .with_client_auth_cert(chain, key)
-                    .map_err(|error| TlsSetupError::of_pair(&error, certfile, keyfile))?
-            }
-        };
-        let server_name = options.server_name.as_deref().map(server_name).transpose()?;
-        let (config, options) = (Arc::new(config), Arc::new(options.clone()));
-        Ok(Self { config, verifier, roots, server_name, client_certificate, options })
+        Self::load_for(options, &[])
     }
 
-    /// Reads the files again.
+    /// Reads the files, for handshakes that offer these application protocols (ALPN).
     ///
     /// # Errors
     /// As for [`ClientTls::load`].
-    pub fn reload(&self) -> Result<Self, TlsSetupError> {
-        Self::load(&self.options)
+    pub(crate) fn load_for(
+        options: &TlsOptions,
+        application_protocols: &'static [&'static [u8]],
+    ) -> Result<Self, TlsSetupError> {
+        let loaded = Loaded::new(options, application_protocols, Content::read(options)?)?;
+        let server_name = options.server_name.as_deref().map(server_name).transpose()?;
+        let (options, current) = (Arc::new(options.clone()), Arc::new(RwLock::new(Arc::new(loaded))));
+        Ok(Self { options, server_name, application_protocols, current })
+    }
+
+    /// Reads the files again, for handshakes that start later: certificates are renewed while a process runs. What was read from a
+    /// pipe stays in force, because it can be read only once. Blocks on the disk.
+    ///
+    /// # Errors
+    /// A file cannot be read or is invalid. In this case the configuration stays as it is.
+    pub fn reload(&self) -> Result<(), TlsSetupError> {
+        if files::first_irregular(self.options.files()).is_some() {
+            return Ok(());
+        }
+        let content = Content::read(&self.options)?;
+        // A new configuration resumes no session of an earlier one.
+        if content != self.current().content {
+            let loaded = Loaded::new(&self.options, self.application_protocols, content)?;
+            *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
+        }
+        Ok(())
+    }
+
+    fn current(&self) -> Arc<Loaded> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns the file of the client certificate.
@@ -103,17 +127,8 @@ impl ClientTls {
         self.options.identity.as_ref().map(|identity| identity.certfile.as_path())
     }
 
-    /// Offers these application protocols in the handshake (ALPN).
-    #[must_use]
-    pub fn with_application_protocols(mut self, protocols: &[&[u8]]) -> Self {
-        let mut config = ClientConfig::clone(&self.config);
-        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-        self.config = Arc::new(config);
-        self
-    }
-
     pub(crate) async fn connect(&self, host: &str, stream: TcpStream) -> Result<Stream, HandshakeError> {
-        self.connect_with(Arc::clone(&self.config), host, stream).await
+        self.connect_with(Arc::clone(&self.current().config), host, stream).await
     }
 
     /// Like [`ClientTls::connect`], and returns what the handshake showed, also if it failed.
@@ -122,17 +137,18 @@ impl ClientTls {
         host: &str,
         stream: TcpStream,
     ) -> (Result<Stream, HandshakeError>, TlsHandshake) {
-        let (config, observer) = handshake_observer::observe(&self.config, &self.verifier);
+        let loaded = self.current();
+        let (config, observer) = handshake_observer::observe(&loaded.config, &loaded.verifier);
         let result = self.connect_with(Arc::new(config), host, stream).await;
         let connection = result.as_ref().ok().map(|stream| stream.get_ref().1);
         let suite = connection.and_then(|connection| connection.negotiated_cipher_suite());
         let handshake = TlsHandshake {
             version: result.as_ref().ok().map(version),
             cipher: suite.and_then(|suite| suite.suite().as_str()).map(str::to_owned),
-            roots: self.roots.clone(),
+            roots: loaded.roots.clone(),
             chain: observer.chain().iter().map(|der| Certificate::parse(der)).collect(),
             requests_client_certificate: observer.is_certificate_requested(),
-            client_certificate: self.client_certificate.as_ref().map(|der| Certificate::parse(der)),
+            client_certificate: loaded.content.own_certificate().map(|der| Certificate::parse(der)),
         };
         (result, handshake)
     }
@@ -161,7 +177,9 @@ impl ClientTls {
         let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
         Some(match error {
             rustls::Error::InvalidCertificate(error) => match TlsError::from(error) {
-                TlsError::UnknownCa { .. } => TlsError::UnknownCa { cafile: self.options.cafile.clone() },
+                TlsError::UnknownCa { .. } => {
+                    TlsError::UnknownCa { cafile: self.options.origin_of_cas().map(Path::to_owned) }
+                }
                 other => other,
             },
             rustls::Error::AlertReceived(alert) => self.alert_error(*alert),
@@ -185,7 +203,7 @@ impl ClientTls {
         match alert {
             Alert::CertificateRequired => TlsError::ClientCertificateRequired,
             // TLS 1.2 has no alert for a missing certificate; servers send this one.
-            Alert::BadCertificate if self.client_certificate.is_none() => TlsError::ClientCertificateRequired,
+            Alert::BadCertificate if self.options.identity.is_none() => TlsError::ClientCertificateRequired,
             _ if is_about_certificate => TlsError::ClientCertificateRejected {
                 alert: alert_text(alert),
                 certfile: self.certificate_file().map(Path::to_owned),
@@ -214,23 +232,79 @@ impl fmt::Debug for ClientTls {
     }
 }
 
+impl TlsOptions {
+    /// Returns where the trusted CAs come from; `None` for those of the platform.
+    fn origin_of_cas(&self) -> Option<&Path> {
+        self.cafile.as_deref().or(self.given_ca.as_ref().map(GivenCa::origin))
+    }
+}
+
 fn server_name(host: &str) -> Result<ServerName<'static>, TlsSetupError> {
     ServerName::try_from(host.to_owned()).map_err(|_| TlsSetupError::Name(host.to_owned()))
 }
 
+impl TlsOptions {
+    fn files(&self) -> impl Iterator<Item = &Path> {
+        let identity =
+            self.identity.iter().flat_map(|IdentityFiles { certfile, keyfile, keypasswordfile }| {
+                [Some(certfile), Some(keyfile), keypasswordfile.as_ref()].into_iter().flatten()
+            });
+        self.cafile.iter().chain(identity).map(PathBuf::as_path)
+    }
+}
+
+impl Content {
+    fn read(options: &TlsOptions) -> Result<Self, TlsSetupError> {
+        let trusted = match (&options.cafile, &options.given_ca) {
+            _ if options.insecure => None,
+            (Some(path), _) => Some(files::certificates(path)?),
+            (None, Some(given)) => Some(given.certificates()?),
+            (None, None) => None,
+        };
+        let identity =
+            options.identity.as_ref().map(|IdentityFiles { certfile, keyfile, keypasswordfile }| {
+                Identity::load(certfile, keyfile, keypasswordfile.as_deref())
+            });
+        Ok(Self { trusted, identity: identity.transpose()? })
+    }
+
+    fn own_certificate(&self) -> Option<&CertificateDer<'static>> {
+        self.identity.as_ref()?.chain.first()
+    }
+}
+
+impl Loaded {
+    fn new(
+        options: &TlsOptions,
+        application_protocols: &[&[u8]],
+        content: Content,
+    ) -> Result<Self, TlsSetupError> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| TlsSetupError::Other(error.to_string()))?;
+        let (verifier, roots) = verifier(options, content.trusted.as_deref(), provider)?;
+        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::clone(&verifier));
+        let mut config = match (&content.identity, &options.identity) {
+            (Some(Identity { chain, key }), Some(IdentityFiles { certfile, keyfile, .. })) => builder
+                .with_client_auth_cert(chain.clone(), key.clone_key())
+                .map_err(|error| TlsSetupError::of_pair(&error, certfile, keyfile))?,
+            _ => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols = application_protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        Ok(Self { content, config: Arc::new(config), verifier, roots })
+    }
+}
+
 fn verifier(
     options: &TlsOptions,
+    trusted: Option<&[CertificateDer<'static>]>,
     provider: Arc<CryptoProvider>,
 ) -> Result<(Arc<dyn ServerCertVerifier>, TrustedRoots), TlsSetupError> {
-    let mut trusted = Vec::new();
-    let (store, roots) = match &options.cafile {
+    let (store, roots) = match (options.origin_of_cas(), trusted) {
         _ if options.insecure => return Ok((Arc::new(AcceptAny(provider)), TrustedRoots::Any)),
-        Some(path) => {
-            let (store, certificates) = files::roots(path)?;
-            trusted = certificates;
-            (store, TrustedRoots::File(path.clone()))
-        }
-        None => {
+        (Some(path), Some(trusted)) => (files::roots(path, trusted)?, TrustedRoots::File(path.to_owned())),
+        _ => {
             let mut store = RootCertStore::empty();
             // Platform stores contain certificates that cannot be parsed. They are skipped: they are not trusted.
             store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -241,6 +315,7 @@ fn verifier(
     // Without revocation lists an empty store is the builder's only error.
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider).build();
     let verifier = verifier.map_err(|_| TlsSetupError::NoRoots)?;
+    let trusted = trusted.unwrap_or_default().to_vec();
     Ok((Arc::new(TrustVerifier { verifier, trusted }), roots))
 }
 
@@ -364,6 +439,20 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn what_was_read_from_a_pipe_stays_in_force_and_a_file_that_is_missing_is_an_error() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("ca");
+        std::fs::write(&path, certificate(|_| {}).pem()).unwrap();
+        let tls =
+            ClientTls::load(&TlsOptions { cafile: Some(path.clone()), ..TlsOptions::default() }).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(tls.reload(), Err(TlsSetupError::Unreadable { .. })));
+        // Like a pipe, a folder cannot be read again.
+        std::fs::create_dir(&path).unwrap();
+        assert_eq!(tls.reload(), Ok(()));
+    }
+
     /// Returns a certificate of a CA and of the server `a.example`, as `openssl req -x509` makes it.
     fn certificate(adjust: impl FnOnce(&mut CertificateParams)) -> rcgen::Certificate {
         let mut params = CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
@@ -382,7 +471,7 @@ mod tests {
             let options = TlsOptions { cafile: Some(path), ..TlsOptions::default() };
             let name = ServerName::try_from(name.to_owned()).unwrap();
             let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(now_s));
-            let verifier = ClientTls::load(&options).unwrap().verifier;
+            let verifier = Arc::clone(&ClientTls::load(&options).unwrap().current().verifier);
             verifier.verify_server_cert(own.der(), &[], &name, &[], now).map(drop)
         };
         let own = certificate(|_| {});

@@ -1,6 +1,8 @@
 //! Certificates and keys in PEM files.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pkcs8::EncryptedPrivateKeyInfoRef;
 use tokio_rustls::rustls::RootCertStore;
@@ -26,6 +28,7 @@ pub struct IdentityFiles {
 }
 
 /// The certificate chain and key of a client or server.
+#[derive(PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) chain: Vec<CertificateDer<'static>>,
     pub(crate) key: PrivateKeyDer<'static>,
@@ -40,15 +43,47 @@ impl Identity {
     }
 }
 
-/// Reads CA certificates. Returns them also as they are in the file.
-pub(crate) fn roots(path: &Path) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), Error> {
+/// CA certificates in memory, PEM. Clones share them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct GivenCa(Arc<(PathBuf, Vec<u8>)>);
+
+impl GivenCa {
+    /// Takes certificates that come from `origin`, which messages name.
+    #[must_use]
+    pub fn new(origin: &str, pem: &[u8]) -> Self {
+        Self(Arc::new((origin.into(), pem.to_vec())))
+    }
+
+    /// Returns where they come from.
+    pub(crate) fn origin(&self) -> &Path {
+        &self.0.0
+    }
+
+    /// Parses the certificates.
+    pub(crate) fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, Error> {
+        certificates_in(self.origin(), &self.0.1)
+    }
+}
+
+impl fmt::Debug for GivenCa {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "GivenCa({})", self.origin().display())
+    }
+}
+
+/// Returns CA certificates that were read from `path` as those to trust.
+pub(crate) fn roots(path: &Path, certificates: &[CertificateDer<'static>]) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
-    let certificates = certificates(path)?;
-    for certificate in &certificates {
+    for certificate in certificates {
         let added = roots.add(certificate.clone());
         added.map_err(|_| Error::invalid(path, "contains an invalid certificate", None))?;
     }
-    Ok((roots, certificates))
+    Ok(roots)
+}
+
+/// Returns the first of these files that exists and is not a regular one: a pipe can be read only once, and may block.
+pub(crate) fn first_irregular<'a>(mut files: impl Iterator<Item = &'a Path>) -> Option<&'a Path> {
+    files.find(|file| file.metadata().is_ok_and(|metadata| !metadata.is_file()))
 }
 
 /// Returns whether a certificate file contains the CA's certificate, too: its last certificate is self-signed.
@@ -59,9 +94,12 @@ pub fn contains_ca(path: &Path) -> bool {
     last.and_then(|last| Certificate::parse(&last).ok()).is_some_and(|last| last.issuer == last.subject)
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let text = read(path)?;
-    let text = text.bytes();
+/// Reads the certificates of a file.
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    certificates_in(path, read(path)?.bytes())
+}
+
+fn certificates_in(path: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     let sections = sections(path, text, "openssl x509 -inform der -in FILE -out FILE.pem")?;
     let has_key = holds(text, ENCRYPTED) || sections.iter().any(|(kind, _)| is_key(*kind));
     let certificates = sections.into_iter().filter(|(kind, _)| *kind == SectionKind::Certificate);

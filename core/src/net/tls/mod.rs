@@ -8,6 +8,6 @@ pub mod server;
 
 pub use client::{ClientTls, TlsOptions};
 pub use error::{TlsError, TlsSetupError};
-pub use files::{IdentityFiles, contains_ca};
+pub use files::{GivenCa, IdentityFiles, contains_ca};
 pub use handshake_observer::{TlsHandshake, TrustedRoots};
 pub use server::{ClientCertificate, ServerTls, ServerTlsFiles};

@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
@@ -43,10 +44,18 @@ pub struct ServerTls {
 }
 
 /// The content of the files.
+#[derive(PartialEq, Eq)]
+struct Content {
+    client_cas: Option<Vec<CertificateDer<'static>>>,
+    identity: Identity,
+}
+
+/// The content of the files, and the configuration that is made from it.
 struct Loaded {
+    content: Content,
     acceptor: TlsAcceptor,
     /// The server's certificate. None if our parser, which is stricter than rustls, rejects it.
-    certificate: Option<Certificate>,
+    certificate: Option<Arc<Certificate>>,
 }
 
 impl ServerTls {
@@ -55,20 +64,40 @@ impl ServerTls {
     /// # Errors
     /// A file cannot be read or is invalid.
     pub fn load(files: ServerTlsFiles) -> Result<Self, TlsSetupError> {
-        let current = Arc::new(RwLock::new(Loaded::read(&files)?));
+        let current = Arc::new(RwLock::new(Loaded::new(&files, Content::read(&files)?)?));
         Ok(Self { files: Arc::new(files), current })
     }
 
-    /// Reads the files of all configurations again, for handshakes that start later. Blocks on the disk.
+    /// Reads the files of all configurations again, for handshakes that start later. Returns whether one has changed. Blocks on the
+    /// disk.
     ///
     /// # Errors
     /// A file cannot be read or is invalid. In this case all configurations stay as they are.
-    pub(crate) fn reload(all: &[Self]) -> Result<(), TlsSetupError> {
-        let read: Vec<Loaded> = all.iter().map(|tls| Loaded::read(&tls.files)).collect::<Result<_, _>>()?;
-        for (tls, read) in all.iter().zip(read) {
-            *tls.current.write().unwrap_or_else(PoisonError::into_inner) = read;
+    pub(crate) fn reload(all: &[Self]) -> Result<bool, TlsSetupError> {
+        let changed = all.iter().map(Self::read_changed).collect::<Result<Vec<_>, _>>()?;
+        let has_changed = changed.iter().any(Option::is_some);
+        for (tls, changed) in all.iter().zip(changed) {
+            if let Some(loaded) = changed {
+                *tls.current.write().unwrap_or_else(PoisonError::into_inner) = loaded;
+            }
         }
-        Ok(())
+        Ok(has_changed)
+    }
+
+    /// Reads the files. Returns None if they are as before.
+    fn read_changed(&self) -> Result<Option<Loaded>, TlsSetupError> {
+        if let Some(path) = self.files.first_irregular() {
+            let cause = "not a regular file".to_owned();
+            return Err(TlsSetupError::Unreadable { path: path.to_owned(), cause });
+        }
+        let content = Content::read(&self.files)?;
+        let is_unchanged = content == self.current().content;
+        if is_unchanged { Ok(None) } else { Loaded::new(&self.files, content).map(Some) }
+    }
+
+    /// Returns whether all files are regular ones, which can be read again.
+    pub(crate) fn is_readable_again(&self) -> bool {
+        self.files.first_irregular().is_none()
     }
 
     fn current(&self) -> RwLockReadGuard<'_, Loaded> {
@@ -80,21 +109,14 @@ impl ServerTls {
         Arc::ptr_eq(&self.current, &other.current)
     }
 
-    /// Returns the whole days until the server's certificate expires, negative once it has; None if it cannot be parsed.
-    pub(crate) fn days_left(&self, now_s: u64) -> Option<i64> {
-        self.current().certificate.as_ref().map(|certificate| certificate.days_left(now_s))
+    /// Returns the server's certificate, if it can be parsed.
+    pub(crate) fn certificate(&self) -> Option<Arc<Certificate>> {
+        self.current().certificate.clone()
     }
 
-    /// Returns an error text if the server's certificate has expired or is not valid yet.
-    pub(crate) fn validity_error(&self, now_s: u64) -> Option<String> {
-        let current = self.current();
-        let certificate = current.certificate.as_ref()?;
-        let what = match certificate.days_left(now_s) {
-            ..0 => "has expired",
-            _ if certificate.not_before_s > now_s => "is not valid yet",
-            _ => return None,
-        };
-        Some(format!("{} contains a certificate that {what}", self.files.certfile.display()))
+    /// Returns the file of the server's certificate.
+    pub(crate) fn certificate_file(&self) -> &Path {
+        &self.files.certfile
     }
 
     /// Performs the handshake.
@@ -111,19 +133,34 @@ impl ServerTls {
     }
 }
 
-impl Loaded {
-    /// Reads the files. The new configuration resumes no session of an earlier one: a resumed client certificate would not
-    /// be verified against the CAs that are trusted now.
+impl ServerTlsFiles {
+    fn first_irregular(&self) -> Option<&Path> {
+        let client_ca = self.client_ca.as_ref().map(|(path, _)| path);
+        let all = [&self.certfile, &self.keyfile].into_iter().chain(client_ca);
+        files::first_irregular(all.map(PathBuf::as_path))
+    }
+}
+
+impl Content {
     fn read(files: &ServerTlsFiles) -> Result<Self, TlsSetupError> {
+        let client_cas = files.client_ca.as_ref().map(|(path, _)| files::certificates(path)).transpose()?;
+        let identity = Identity::load(&files.certfile, &files.keyfile, None).map_err(hint_to_decrypt)?;
+        Ok(Self { client_cas, identity })
+    }
+}
+
+impl Loaded {
+    /// Makes a configuration. It resumes no session of an earlier one: a resumed client certificate would not be verified against
+    /// the CAs that are trusted now.
+    fn new(files: &ServerTlsFiles, content: Content) -> Result<Self, TlsSetupError> {
         let other = |error: &dyn fmt::Display| TlsSetupError::Other(error.to_string());
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| other(&error))?;
-        let builder = match &files.client_ca {
-            None => builder.with_no_client_auth(),
-            Some((path, policy)) => {
-                let roots = Arc::new(files::roots(path)?.0);
+        let builder = match (&files.client_ca, &content.client_cas) {
+            (Some((path, policy)), Some(cas)) => {
+                let roots = Arc::new(files::roots(path, cas)?);
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
                 let verifier = match policy {
                     ClientCertificate::Required => verifier,
@@ -131,14 +168,14 @@ impl Loaded {
                 };
                 builder.with_client_cert_verifier(verifier.build().map_err(|error| other(&error))?)
             }
+            _ => builder.with_no_client_auth(),
         };
-        let identity = Identity::load(&files.certfile, &files.keyfile, None);
-        let Identity { chain, key } = identity.map_err(hint_to_decrypt)?;
-        let certificate = chain.first().and_then(|first| Certificate::parse(first).ok());
+        let Identity { chain, key } = &content.identity;
+        let certificate = chain.first().and_then(|first| Certificate::parse(first).ok()).map(Arc::new);
         let config = builder
-            .with_single_cert(chain, key)
+            .with_single_cert(chain.clone(), key.clone_key())
             .map_err(|error| TlsSetupError::of_pair(&error, &files.certfile, &files.keyfile))?;
-        Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), certificate })
+        Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), certificate, content })
     }
 }
 
@@ -226,11 +263,12 @@ mod tests {
             client_ca,
         })
         .unwrap();
+        let trusted = files::roots(&file("server"), &files::certificates(&file("server")).unwrap()).unwrap();
         let Identity { chain, key } = Identity::load(&file("me"), &file("me.key"), None).unwrap();
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
-            .with_root_certificates(files::roots(&file("server")).unwrap().0)
+            .with_root_certificates(trusted)
             .with_client_auth_cert(chain, key)
             .unwrap();
         let connector = TlsConnector::from(Arc::new(config));
@@ -246,10 +284,11 @@ mod tests {
         };
         assert_eq!(connect().await, Ok(HandshakeKind::Full));
         assert_eq!(connect().await, Ok(HandshakeKind::Resumed));
-        ServerTls::reload(std::slice::from_ref(&tls)).unwrap();
-        assert_eq!(connect().await, Ok(HandshakeKind::Full));
+        let reload = || ServerTls::reload(std::slice::from_ref(&tls)).unwrap();
+        assert!(!reload());
+        assert_eq!(connect().await, Ok(HandshakeKind::Resumed), "no file has changed");
         fs::copy(file("other"), file("cas")).unwrap();
-        ServerTls::reload(std::slice::from_ref(&tls)).unwrap();
+        assert!(reload());
         assert_eq!(connect().await, Err("client certificate is from an unknown CA".to_owned()));
     }
 

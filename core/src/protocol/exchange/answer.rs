@@ -51,7 +51,7 @@ pub struct LeafReport {
     pub state: LeafState,
     /// Versions that the leaf has not committed.
     pub behind: u64,
-    /// Changes without a verdict that the leaf has committed, or some more; `None`: not known, because there is no link.
+    /// Changes without a decision that the leaf has committed, or some more; `None`: not known, because there is no link.
     pub pending: Option<u64>,
     pub conflicts: u64,
     /// Milliseconds since the last frame of the leaf; `None`: it has sent none since the root has started.
@@ -70,7 +70,7 @@ pub enum LeafState {
     Blocked,
     /// Linked, and not synchronized yet.
     Linked,
-    /// Linked, with all records and all verdicts.
+    /// Linked, with all records and all decisions.
     Synchronized,
 }
 
@@ -80,11 +80,11 @@ pub struct OwnReport {
     pub exchange: String,
     pub name: String,
     pub state: OwnState,
-    /// Whether it is linked, and has all records up to the root's last reported version, and all verdicts.
+    /// Whether it is linked, and has all records up to the root's last reported version, and all decisions.
     pub is_synchronized: bool,
     /// The leaf has committed the root's records up to this version.
     pub received: u64,
-    /// Changes without a verdict.
+    /// Changes without a decision.
     pub outbox: u64,
     pub outbox_bytes: u64,
     pub made: u64,
@@ -121,7 +121,7 @@ pub struct KeyReport {
     pub change_id: Option<[u8; 16]>,
     /// The node that made the root's record.
     pub owner: Origin,
-    /// At a leaf: the change id of the last change without a verdict.
+    /// At a leaf: the change id of the last change without a decision.
     pub pending: Option<[u8; 16]>,
 }
 

@@ -23,7 +23,7 @@ pub struct ConflictPage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConflictReport {
     pub id: u64,
-    /// The time of the verdict in milliseconds since the Unix epoch.
+    /// The time of the decision in milliseconds since the Unix epoch.
     pub at_ms: u64,
     pub key: Key,
     /// The leaf that made the change.

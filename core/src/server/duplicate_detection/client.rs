@@ -162,7 +162,7 @@ impl Clients {
 /// The responses to one client's writes.
 ///
 /// They are stored in the order in which they came, so that the one that is added and the one that is discarded have their
-/// neighbours in the processor's cache. The first ones are *settled*: MQTT does not let the client deliver their requests
+/// neighbors in the processor's cache. The first ones are *settled*: MQTT does not let the client deliver their requests
 /// again, because it has received the acknowledgement, or its session has ended. They are kept while there is room, because
 /// some clients deliver these all the same: one that restarts with an old record of its writes in flight, and some MQTT
 /// libraries after a lost connection whose session has ended with it.

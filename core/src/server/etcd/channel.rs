@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use tonic::codegen::Service;
 use tonic::transport::{Channel, Endpoint, Uri};
 
+use crate::net::detached::run_detached;
 use crate::net::io_error::io_error_text;
 use crate::net::tls::client::{HandshakeError, Stream as TlsStream};
 use crate::net::tls::{ClientTls, TlsError};
@@ -71,6 +72,8 @@ impl fmt::Display for Address {
 /// Why there is no connection with an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DialError {
+    /// A TLS file cannot be read or is invalid.
+    Files(String),
     /// The name has no address, or no TCP connection could be made.
     Tcp(String),
     Tls(TlsError),
@@ -87,6 +90,7 @@ impl DialError {
             }
         }
         match self {
+            Self::Files(cause) => cause.clone(),
             Self::Tcp(cause) => format!("{cause}: {address}"),
             Self::Tls(cause) => Tls(cause, address.to_string()).to_string(),
             Self::TimedOut(after) => format!("no connection after {after:?}: {address}"),
@@ -152,7 +156,13 @@ impl Dialer {
         tls.tls_error(&error).map(DialError::Tls)
     }
 
+    /// Connects, with what the TLS files contain now: they are renewed while the process runs.
     async fn connect(&self) -> Result<Stream, DialError> {
+        if let Some(tls) = self.tls.clone() {
+            let reloaded = run_detached(move || tls.reload()).await;
+            let failed = |cause: &dyn fmt::Display| DialError::Files(cause.to_string());
+            reloaded.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
+        }
         let Address { host, port, .. } = &self.address;
         let stream = TcpStream::connect((host.as_str(), *port)).await;
         let stream = stream.map_err(|error| DialError::Tcp(io_error_text(&error)))?;
@@ -224,7 +234,50 @@ impl AsyncWrite for Stream {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use rcgen::{CertifiedKey, generate_simple_self_signed};
+    use tokio::net::TcpListener;
+
     use super::*;
+    use crate::net::tls::{ServerTls, ServerTlsFiles, TlsOptions};
+
+    #[tokio::test]
+    async fn each_connection_uses_what_the_tls_files_contain_then() {
+        let home = tempfile::tempdir().unwrap();
+        let file = |name: &str| home.path().join(name);
+        for name in ["first", "second"] {
+            let CertifiedKey { cert, signing_key } =
+                generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+            fs::write(file(name), cert.pem()).unwrap();
+            fs::write(file(&format!("{name}.key")), signing_key.serialize_pem()).unwrap();
+        }
+        fs::copy(file("first"), file("trusted")).unwrap();
+        let options = TlsOptions { cafile: Some(file("trusted")), ..TlsOptions::default() };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let dialer = Dialer {
+            address: Address::parse(&format!("https://127.0.0.1:{port}")).unwrap(),
+            tls: Some(ClientTls::load_for(&options, &[ALPN]).unwrap()),
+            connect_timeout: Duration::from_secs(60),
+            last_failure: LastFailure::default(),
+        };
+        let dial = async |name: &str| {
+            let (certfile, keyfile) = (file(name), file(&format!("{name}.key")));
+            let tls = ServerTls::load(ServerTlsFiles { certfile, keyfile, client_ca: None }).unwrap();
+            let accept = async { tls.accept(listener.accept().await.unwrap().0).await.map(drop) };
+            let (_, dialed) = tokio::join!(accept, dialer.clone().dial());
+            dialed.map(drop)
+        };
+        assert_eq!(dial("first").await, Ok(()));
+        let unknown = TlsError::UnknownCa { cafile: options.cafile.clone() };
+        assert_eq!(dial("second").await, Err(DialError::Tls(unknown)));
+        fs::copy(file("second"), file("trusted")).unwrap();
+        assert_eq!(dial("second").await, Ok(()));
+        fs::write(file("trusted"), "").unwrap();
+        let empty = format!("{} is empty", file("trusted").display());
+        assert_eq!(dialer.clone().dial().await.map(drop), Err(DialError::Files(empty)));
+    }
 
     #[test]
     fn an_endpoint_is_a_url_of_a_host_and_a_port() {

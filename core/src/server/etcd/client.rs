@@ -497,9 +497,8 @@ fn endpoints(settings: &EtcdSettings) -> Result<Vec<Arc<Endpoint>>, ConnectError
         )));
     }
     let needs_tls = addresses.iter().any(|address| address.is_tls);
-    let tls =
-        needs_tls.then(|| ClientTls::load(&settings.tls)).transpose().map_err(ConnectError::TlsFiles)?;
-    let tls = tls.map(|tls| tls.with_application_protocols(&[ALPN]));
+    let tls = needs_tls.then(|| ClientTls::load_for(&settings.tls, &[ALPN])).transpose();
+    let tls = tls.map_err(ConnectError::TlsFiles)?;
     let endpoints = addresses.into_iter().enumerate().map(|(index, address)| {
         let tls = tls.clone().filter(|_| address.is_tls);
         let dialer = Dialer {

@@ -178,7 +178,7 @@ impl ConnectError {
             let message = dialed.text(address);
             return match dialed {
                 DialError::Tls(cause) => Self::Tls { message, cause },
-                DialError::Tcp(_) | DialError::TimedOut(_) => Self::Unreachable { message },
+                _ => Self::Unreachable { message },
             };
         }
         match failure {

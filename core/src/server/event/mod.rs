@@ -64,15 +64,26 @@ pub enum Event {
         /// Why the last valid content of one or both files stays in force.
         outcome: Result<(), String>,
     },
-    /// The TLS files have been reloaded.
+    /// The TLS files have been reloaded: new connections use them.
     Certificates {
-        /// The days until the server's certificate expires, if it has an end; or why the earlier files stay in force.
-        outcome: Result<Option<i64>, String>,
+        /// The server's certificate, if it can be parsed.
+        own: Option<CertificateInUse>,
+        /// Whether the log has it in any case: no operator has requested it, or an error of the files was logged before.
+        is_shown: bool,
+    },
+    /// The TLS files cannot be used: the earlier ones stay in force.
+    CertificatesKept {
+        reason: String,
     },
     /// The server's certificate is expired, or not valid yet.
     OutOfTime {
         /// The certificate, and which of both.
         reason: String,
+    },
+    /// The server's certificate expires soon.
+    ExpiresSoon {
+        file: String,
+        days_left: i64,
     },
     /// A request to the state store lacks what an answer needs.
     Unanswerable {
@@ -115,6 +126,15 @@ pub enum Event {
         /// Whether the events report failures.
         is_failure: bool,
     },
+}
+
+/// The certificate that a server presents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateInUse {
+    /// Its subject, or its alternative names if the subject is empty.
+    pub name: String,
+    /// The whole days until it expires, negative once it has.
+    pub days_left: i64,
 }
 
 impl From<BrokerEvent> for Event {
@@ -185,13 +205,26 @@ impl Event {
                     write!(out, "{reason}; the last valid content stays in force, connections closed: {closed}")
                 })
             }
-            Self::Certificates { outcome: Ok(None) } => note("certificates").words("certificates reloaded"),
-            Self::Certificates { outcome: Ok(Some(days)) } => note("certificates")
-                .with("days_left", Value::Signed(*days))
-                .line(move |out| write!(out, "certificates reloaded: the server's {}", expiry_text(*days))),
-            Self::Certificates { outcome: Err(reason) } => failure("certificates")
+            Self::Certificates { own, is_shown } => {
+                let row = note("certificates").failure_if(*is_shown);
+                let Some(CertificateInUse { name, days_left }) = own else {
+                    return row.words("certificates reloaded");
+                };
+                row.shown("subject", name).with("days_left", Value::Signed(*days_left)).line(move |out| {
+                    let expiry = expiry_text(*days_left);
+                    write!(out, "certificates reloaded: the server's, {}, {expiry}", Shown(name))
+                })
+            }
+            Self::CertificatesKept { reason } => failure("certificates")
                 .text("reason", reason)
                 .line_of(reason, "the previous certificates stay in force"),
+            Self::ExpiresSoon { file, days_left } => failure("expires-soon")
+                .text("file", file)
+                .with("days_left", Value::Signed(*days_left))
+                .line(move |out| {
+                    let expiry = expiry_text(*days_left);
+                    write!(out, "{file} contains a certificate that {expiry}: renew it")
+                }),
             Self::OutOfTime { reason } => failure("out-of-time")
                 .text("reason", reason)
                 .line(move |out| write!(out, "{reason}: no client will trust it")),

@@ -53,10 +53,10 @@ pub trait UplinkNode: Send + Sync + 'static {
     /// Returns whether the node has ended the link. The uplink then closes the connection, and makes another one.
     fn has_ended(&self) -> bool;
 
-    /// Signalled with `notify_one`, which is not lost while the task is busy.
+    /// Signaled with `notify_one`, which is not lost while the task is busy.
     fn changed(&self) -> &Notify;
 
-    /// Signalled with `notify_waiters` to end the delay before the next attempt to connect: an operator asks for it.
+    /// Signaled with `notify_waiters` to end the delay before the next attempt to connect: an operator asks for it.
     fn retry(&self) -> &Notify;
 
     /// Handles that an attempt to connect has failed or a connection was lost, also if that is not reported again.

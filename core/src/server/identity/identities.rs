@@ -16,7 +16,8 @@ use super::verified_passwords::VerifiedPasswords;
 use crate::broker::{Authenticated, Credential, Denial};
 use crate::mqtt::ReasonCode;
 use crate::net::Secret;
-use crate::net::detached::{lower_priority, run_detached};
+use crate::net::detached::run_detached;
+use crate::platform;
 use crate::server::event::EventSink;
 
 /// The most passwords that are checked at a time: each takes 19 MiB or more and a processor for a while.
@@ -162,7 +163,7 @@ impl Identities {
         let login_limit = Arc::clone(&self.login_limit);
         let check = move || {
             // A hash takes a processor for tens of milliseconds, which clients that are connected would wait for.
-            lower_priority();
+            platform::lower_thread_priority();
             let result = users.check_password(&name, &password, &memory);
             // Counted here, so that a client that disconnects meanwhile is counted too.
             if result != PasswordCheck::Correct {

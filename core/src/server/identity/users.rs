@@ -290,7 +290,6 @@ fn name_in(line: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -375,8 +374,10 @@ mod tests {
         assert_eq!(users.check_password("bob", &secret("p"), &memory), PasswordCheck::Wrong);
     }
 
+    #[cfg(unix)]
     #[test]
     fn a_change_keeps_other_lines_and_the_mode_of_the_file() {
+        use std::os::unix::fs::PermissionsExt;
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("users");
         let before = format!("# the crew\nann:{HASH}\n\nbob:{HASH}");

@@ -69,7 +69,7 @@ pub async fn text(monitor: &ServerMonitor) -> String {
         "Limit of the memory of keys and values.",
         service.store.memory_bytes_max,
     );
-    text.one("mqkv_watches", "gauge", "Watched keys of all clients.", service.store.watches);
+    text.one("mqkv_watches", "gauge", "Watched keys and prefixes of all clients.", service.store.watches);
     text.one("mqkv_watches_max", "gauge", "Limit of the number of watched keys.", service.store.watches_max);
     text.one(
         "mqkv_disk_queue_length",

@@ -18,7 +18,7 @@ use crate::broker::{self, Application, Broker, Peer, SYS, Verdict};
 use crate::exchange::fingerprint::PreparedHashes;
 use crate::ledger::{FileLedger, LedgerKind, Seeding, StorageError};
 use crate::mqtt::ReasonCode;
-use crate::protocol::message::{DETAILS, FENCE, PERSIST, Qos, TIMESTAMP};
+use crate::protocol::message::{DETAILS, FENCE, PERSIST, PREFIX, Qos, TIMESTAMP};
 use crate::protocol::{ConnectionId, Key, Message, Request, Timestamp, UserProperties, exchange, topic};
 use crate::server::authorization::{Authorizer, ClientPermissions};
 use crate::server::delivery::{BrokerPublisher, Outbound, Publisher, ReplyTo, Response};
@@ -28,7 +28,7 @@ use crate::server::exchange::membership::Membership;
 use crate::server::exchange::opening;
 use crate::server::exchange::participant::Seeds;
 use crate::server::metrics::{Metrics, Verb};
-use crate::store::{Limits, Now, Store, StoreRequest};
+use crate::store::{Limits, Now, Store, StoreRequest, WatchOptions};
 use crate::{clock, random};
 
 /// The state store as the application of a broker.
@@ -167,7 +167,7 @@ impl Service {
         if message.topic != topic::REQUEST {
             return self.handle_other_topic(publisher, from, message, now);
         }
-        let handled = self.handle_request_message(publisher, from, &mut message, now);
+        let handled = self.handle_request_message(publisher, from, &mut message, now, true);
         handled.unwrap_or_else(|scan| Verdict::Continue(scan))
     }
 
@@ -186,7 +186,8 @@ impl Service {
         if !self.is_serving() {
             return None;
         }
-        match self.handle_request_message(publisher, from, &mut message, now) {
+        // A watch of a prefix ends with its connection, of which nothing is known here.
+        match self.handle_request_message(publisher, from, &mut message, now, false) {
             Err(scan) => Some(scan),
             Ok(Verdict::Disconnect { text: reason, .. }) => {
                 let client_id = Arc::clone(&from.client_id);
@@ -203,9 +204,10 @@ impl Service {
         from: &Peer,
         message: &mut Message,
         now: Instant,
+        watches_prefixes: bool,
     ) -> Result<Verdict, Box<RunningScan>> {
         match self.reply_to(publisher, from, message, now) {
-            Ok(reply_to) => self.handle_request(publisher, from, message, reply_to),
+            Ok(reply_to) => self.handle_request(publisher, from, message, reply_to, watches_prefixes),
             Err(verdict) => Ok(*verdict),
         }
     }
@@ -274,6 +276,7 @@ impl Service {
         from: &Peer,
         message: &Message,
         mut reply_to: ReplyTo,
+        watches_prefixes: bool,
     ) -> Result<Verdict, Box<RunningScan>> {
         let request = match Request::decode(&message.payload) {
             Ok(request) => request,
@@ -285,11 +288,12 @@ impl Service {
         };
         let verb = verb(&request);
         reply_to.verb = verb;
-        if matches!(verb, Verb::Get | Verb::KeyNotify | Verb::Scan)
-            && message.user_property(DETAILS) == Some("true")
-        {
-            reply_to.details = Some(UserProperties::default());
-        }
+        let asks_for = |name| message.user_property(name) == Some("true");
+        let watch = WatchOptions {
+            is_prefix: verb == Verb::KeyNotify && watches_prefixes && asks_for(PREFIX),
+            details: verb == Verb::KeyNotify && asks_for(DETAILS),
+        };
+        reply_to.details = (watch.is_prefix || asks_for(DETAILS)).then(UserProperties::default);
         if let Request::Scan { pattern, token } = &request {
             return self.scan(publisher, from, message, (pattern, token.as_deref()), reply_to);
         }
@@ -307,6 +311,7 @@ impl Service {
             encoded: None,
             refusal: None,
             persist: self.persists_all || property(PERSIST) == Some("true"),
+            watch,
         };
         request.encode_long_value();
         let _hashes = self.prepare_hashes(&request.request);
@@ -388,7 +393,7 @@ impl Service {
         if scan.advance(publisher) { Ok(Verdict::Consumed) } else { Err(scan) }
     }
 
-    /// Ends all watches that the rules no longer allow.
+    /// Ends all watches of keys that the rules no longer allow, and makes those of prefixes follow the rules.
     ///
     /// A watch that starts meanwhile is checked with the rules in force: see `handle_request`.
     pub fn revoke_watches(&self) {
@@ -397,6 +402,7 @@ impl Service {
         for (connection, permissions) in watch_permissions {
             // The rules are applied without the lock, and the keys are read in parts, because requests wait meanwhile.
             let permissions = permissions.key_permissions();
+            self.shared.lock().store.set_prefix_permissions(connection, &permissions);
             let mut last = None;
             loop {
                 let keys = self.shared.lock().store.watched_keys(connection, last.as_ref());
@@ -453,7 +459,7 @@ impl Application for Service {
 }
 
 impl Service {
-    /// Whether a client watches any key.
+    /// Whether a client watches any key or prefix.
     pub(in crate::server) fn is_watching(&self, peer: &Peer) -> bool {
         self.shared.lock().store.is_watching(self.watching_connection(peer))
     }

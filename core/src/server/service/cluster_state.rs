@@ -51,9 +51,9 @@ impl ClusterState {
 /// The same without the lock of the state.
 #[derive(Debug)]
 pub(super) struct ClusterSignals {
-    /// Signalled when there is a group to take for etcd.
+    /// Signaled when there is a group to take for etcd.
     pub(super) has_group: Notify,
-    /// Signalled when the instance begins or ceases to serve.
+    /// Signaled when the instance begins or ceases to serve.
     pub(super) role_changed: Notify,
     pub(super) is_serving: AtomicBool,
     /// Whether the watches of clients are registrations in etcd.

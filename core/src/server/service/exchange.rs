@@ -11,7 +11,8 @@ use crate::exchange::names::Name;
 use crate::exchange::row::RowChange;
 use crate::exchange::{self, Exchange};
 use crate::ledger::{CommitQueue, KeyRecord, Record, Undo};
-use crate::protocol::{Condition, ErrorReply, Key, Request};
+use crate::protocol::message::PENDING;
+use crate::protocol::{Condition, ErrorReply, Key, Request, UserProperties};
 use crate::server::delivery::Publisher;
 use crate::server::exchange::participant::Route;
 use crate::server::exchange::uplink::FrameOutcome;
@@ -85,8 +86,14 @@ impl State {
         };
     }
 
-    /// Records a change that a client has made.
-    pub(super) fn record_change(&mut self, publisher: &dyn Publisher, change: &Change, now: Now) {
+    /// Records a change that a client has made. Reports in `details`, if there are any, that it waits for the root.
+    pub(super) fn record_change(
+        &mut self,
+        publisher: &dyn Publisher,
+        change: &Change,
+        details: Option<&mut UserProperties>,
+        now: Now,
+    ) {
         let Some(participant) = &mut self.exchange else { return };
         let left_ms = |deadline_ms: u64| deadline_ms.saturating_sub(now.monotonic_ms);
         let content = change.content.as_ref().map(|stored| Content {
@@ -97,6 +104,9 @@ impl State {
         let Ok(key) = Key::new(copy(change.key.as_bytes())) else { return };
         let now_ms = participant.now_ms(now.monotonic_ms);
         let effects = participant.exchange.handle_change(&key, content.as_ref(), now_ms);
+        if let Some(details) = details.filter(|_| participant.exchange.is_held_up(&key)) {
+            *details = [(PENDING, "true")].into_iter().collect();
+        }
         self.apply(publisher, effects, now);
     }
 

@@ -1,9 +1,9 @@
 //! Simulation of an exchange on simulated disks: a root and its leaves write, lose links, frames, power and backups. In
-//! the end all nodes have the same keys, and each acknowledged change of a leaf has a verdict.
+//! the end all nodes have the same keys, and each acknowledged change of a leaf has a decision.
 
 mod checks;
+mod decision;
 mod faults;
-mod judgement;
 mod mistakes;
 mod node;
 mod world;
@@ -23,7 +23,7 @@ fn run(seeds: u64, threads: usize) {
 }
 
 #[test]
-fn after_any_faults_all_nodes_have_the_same_keys_and_each_change_has_a_verdict() {
+fn after_any_faults_all_nodes_have_the_same_keys_and_each_change_has_a_decision() {
     run(100, 1);
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::application::Service;
 use crate::ledger::LedgerKind;
 use crate::protocol::{ConnectionId, Reply, Request, Timestamp};
-use crate::store::StoreRequest;
+use crate::store::{StoreRequest, WatchOptions};
 
 impl Service {
     /// Returns a function that handles requests of this process with their fencing tokens, if the store has no disk: its replies wait for no commit, so
@@ -32,6 +32,7 @@ impl Service {
             encoded: None,
             persist: false,
             refusal: None,
+            watch: WatchOptions::default(),
         };
         request.encode_long_value();
         let mut state = self.shared.lock();

@@ -275,7 +275,8 @@ async fn on_a_full_disk_only_persistent_writes_are_rejected_until_there_is_room(
     test.send(persistent("other", "w"));
     test.sent_messages.wait_for(1);
     let large = "x".repeat(3_000_000);
-    disk.set_faults(|faults| faults.bytes_max = Some(200_000));
+    // Room for the reserve, whenever that is made.
+    disk.set_faults(|faults| faults.bytes_max = Some(1_000_000));
     test.sent_messages.take();
     test.send(persistent("k", &large));
     test.sent_messages.wait_for(1);
@@ -302,7 +303,8 @@ async fn statistics_show_a_full_disk_for_as_long_as_it_is_full() {
     let running = test.run();
     let lacks_room = || test.service.statistics().disk.unwrap().lacks_room;
     assert!(!lacks_room());
-    disk.set_faults(|faults| faults.bytes_max = Some(200_000));
+    // Room for the reserve, whenever that is made.
+    disk.set_faults(|faults| faults.bytes_max = Some(1_000_000));
     test.send(persistent("k", &"x".repeat(3_000_000)));
     test.sent_messages.wait_for(1);
     assert_eq!(test.sent_messages.replies(), [Reply::Error(ErrorReply::NotPersisted)]);

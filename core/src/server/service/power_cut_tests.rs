@@ -18,7 +18,7 @@ use crate::protocol::message::TIMESTAMP;
 use crate::protocol::{Condition, ConnectionId, Key, Reply, Timestamp};
 use crate::server::delivery::ReplyTo;
 use crate::server::metrics::Verb;
-use crate::store::{Now, StoreRequest, Version};
+use crate::store::{Now, StoreRequest, Version, WatchOptions};
 
 /// What a key holds, without its deadline.
 type KeyState = (Version, Bytes, Option<Timestamp>);
@@ -251,6 +251,7 @@ impl Scenario {
             fence: (self.random.below(3) == 0).then(|| Ok(Timestamp::of_store(process.now.wall_ms, 1))),
             encoded: None,
             refusal: None,
+            watch: WatchOptions::default(),
             persist: self.persists_all || self.random.below(2) == 0,
         };
         let message = message(&request);

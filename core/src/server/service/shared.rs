@@ -38,15 +38,15 @@ pub(super) struct Shared {
     pub(super) committer: Mutex<Option<Committer>>,
     /// Number of threads that wait for the lock.
     waiting: AtomicUsize,
-    /// Signalled when there are changes to commit, and at the end.
+    /// Signaled when there are changes to commit, and at the end.
     pub(super) has_uncommitted: Condvar,
     /// What the thread of the ledger is to do.
     pub(super) ledger_work: WorkSignal,
     /// Whether it is to be reported that the disk works again, as soon as it is known what it has room for.
     pub(super) owes_report: AtomicBool,
-    /// Signalled when a key expires before the time at which the expiry task would wake.
+    /// Signaled when a key expires before the time at which the expiry task would wake.
     pub(super) has_earlier_deadline: Notify,
-    /// Signalled when the exchange may have frames to send, or events to report: for its task, and for the uplink.
+    /// Signaled when the exchange may have frames to send, or events to report: for its task, and for the uplink.
     pub(super) exchange_changed: Notify,
     pub(super) uplink_changed: Notify,
     /// Ends the delay before the next attempt of a leaf to connect.

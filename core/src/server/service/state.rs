@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::broker::{HeldAcknowledgement, Peer};
 use crate::ledger::{CommitQueue, DependsOn, KeyRecord, LedgerKind, Record, Undo};
+use crate::protocol::message::PREFIX;
 use crate::protocol::{Details, ErrorReply, Key, Message, Reply, Request, UserProperties};
 use crate::server::delivery::{Outbound, Publisher, ReplyTo, Response};
 use crate::server::duplicate_detection::{self, DuplicateDetection};
@@ -157,7 +158,7 @@ impl State {
         publisher: &dyn Publisher,
         from: &Peer,
         mut request: StoreRequest,
-        reply_to: ReplyTo,
+        mut reply_to: ReplyTo,
         identity: WriteIdentity,
         now: Now,
     ) -> Handled {
@@ -203,7 +204,7 @@ impl State {
             return Handled::Answered;
         }
         if let Some(change) = change.as_ref().filter(|_| takes_part || self.has_leftovers()) {
-            self.record_change(publisher, change, now);
+            self.record_change(publisher, change, reply_to.details.as_mut(), now);
         }
         let depends_on = change.as_ref().map_or(DependsOn::Key(&key), DependsOn::Change);
         let waits = self.commit_queue.waits(depends_on);
@@ -321,7 +322,7 @@ impl State {
                 return Handled::Answered;
             }
         };
-        let connection = request.connection;
+        let is_prefix = request.watch.is_prefix;
         let StoreResponse { reply, payload, version, expired, .. } = self.store.handle_request(request, now);
         if let Some(expired) = expired {
             self.send_expired(publisher, expired, now);
@@ -329,14 +330,12 @@ impl State {
         }
         watch.into_iter().for_each(|before| self.record_watch(before));
         if let Some(details) = &mut reply_to.details {
-            if let (Some(key), Reply::Done) = (&key, &reply) {
-                self.store.add_watch_details(connection, key);
-            }
             // Also in place of those of the first time, if the read is handled again.
-            let found = key.as_ref().filter(|_| matches!(reply, Reply::Value(_)));
-            *details = found
-                .and_then(|key| self.details(key, now))
-                .map_or_else(UserProperties::default, |details| details.properties());
+            *details = match (&key, &reply) {
+                (Some(key), Reply::Value(_)) => self.details(key, now),
+                (_, Reply::Done | Reply::Count(_)) if is_prefix => [(PREFIX, "true")].into_iter().collect(),
+                _ => UserProperties::default(),
+            };
         }
         let response = Response::with_payload(payload, &reply, version);
         let waits = self.commit_queue.waits(key.as_ref().map_or(DependsOn::AllKeys, DependsOn::Key));
@@ -417,13 +416,15 @@ impl State {
         self.store.read(key).filter(|(_, stored)| stored.deadline_ms.is_none_or(is_alive))
     }
 
-    /// Returns the details of a key that exists.
-    fn details(&self, key: &Key, now: Now) -> Option<Details> {
-        let (_, StoredValue { fence, deadline_ms, .. }) = self.store.read(key)?;
+    /// Returns the user properties with the details of a key; none if it does not exist.
+    fn details(&self, key: &Key, now: Now) -> UserProperties {
+        let Some((_, StoredValue { fence, deadline_ms, .. })) = self.store.read(key) else {
+            return UserProperties::default();
+        };
         // A deadline has one millisecond more than the time to live. One that has not passed leaves at least one.
         let left_ms =
             |deadline_ms: u64| deadline_ms.saturating_sub(now.monotonic_ms).saturating_sub(1).max(1);
-        Some(Details { ttl_ms: deadline_ms.map(left_ms).and_then(NonZeroU64::new), fence })
+        Details { ttl_ms: deadline_ms.map(left_ms).and_then(NonZeroU64::new), fence }.properties()
     }
 
     fn is_expired(&self, key: &Key, now: Now) -> bool {

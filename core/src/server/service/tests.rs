@@ -26,7 +26,7 @@ use crate::server::authorization::{Authorizer, ClientPermissions};
 use crate::server::delivery::Publisher;
 use crate::server::event::{Event, EventSink};
 use crate::server::exchange::participant::Seeds;
-use crate::store::{Limits, Now, StoreRequest, Version};
+use crate::store::{Limits, Now, StoreRequest, Version, WatchOptions};
 
 /// For services that take part in no exchange.
 pub(super) const SEEDS: Seeds = Seeds { store: 1, run: 2, stream: 3 };
@@ -194,7 +194,7 @@ impl TestService {
     }
 
     /// A service in memory, and one in a cluster that confirms each request at once.
-    fn answering_at_once() -> [Self; 2] {
+    pub(super) fn answering_at_once() -> [Self; 2] {
         let in_cluster = Self::in_cluster(&SimulatedLedger::default(), false);
         [Self::new(Persistence::None), Self { confirms_at_once: true, ..in_cluster }]
     }
@@ -604,6 +604,7 @@ impl TestService {
             fence: None,
             encoded: None,
             refusal: None,
+            watch: WatchOptions::default(),
             persist: false,
         };
         state.store.handle_request(call, self.service.shared.now()).reply

@@ -31,6 +31,7 @@ fn call(request: Request) -> StoreRequest {
         fence: None,
         encoded: None,
         refusal: None,
+        watch: WatchOptions::default(),
         persist: false,
     }
 }
@@ -232,6 +233,34 @@ fn a_client_that_changes_a_key_that_it_watches_is_notified() {
     let calls = [watch("k", true), watch("k", true)].map(|call| (0, call));
     assert_eq!(replies(&mut store, calls), [Reply::Done, Reply::Count(0)]);
     assert_eq!(store.handle_request(set("k", "v"), NOW).change.unwrap().watchers, []);
+}
+
+fn watch_prefix(pattern: &str, stop: bool) -> StoreRequest {
+    StoreRequest { watch: WatchOptions { is_prefix: true, details: true }, ..watch(pattern, stop) }
+}
+
+#[test]
+fn a_client_that_watches_a_prefix_is_notified_of_all_keys_with_it() {
+    let mut store = store();
+    let calls = [watch_prefix("a/*", false), watch_prefix("a*b*", false), watch_prefix("a/*", true)];
+    let expected = [Reply::Done, Reply::Error(ErrorReply::SyntaxError), Reply::Done];
+    assert_eq!(replies(&mut store, calls.map(|call| (0, call))), expected);
+    assert_eq!(store.handle_request(watch_prefix("a/*", false), NOW).reply, Reply::Done);
+    let watchers = |store: &mut Store, call| store.handle_request(call, NOW).change.unwrap().watchers;
+    let watcher = Watcher { connection: ConnectionId(1), client_id: "client".into(), details: true };
+    for call in [set("a/1", "v"), set("a/1", "w"), del("a/1"), set_with("a/2", "v", None, 50)] {
+        assert_eq!(watchers(&mut store, call), std::slice::from_ref(&watcher));
+    }
+    assert_eq!(watchers(&mut store, set("b", "v")), []);
+    let own = watchers(&mut store, set("a/*", "v"));
+    assert_eq!(own, std::slice::from_ref(&watcher), "the pattern is a key, too");
+    let expired = store.poll_expired(later(51)).pop().unwrap();
+    assert_eq!((expired.key, expired.watchers), (key(b"a/2"), vec![watcher]));
+    assert_eq!((store.statistics().watches, store.watches_of(ConnectionId(1))), (1, 1));
+    assert!(store.is_watching(ConnectionId(1)) && !store.handle_disconnect(ConnectionId(1)));
+    assert!(!store.is_watching(ConnectionId(1)));
+    assert_eq!(watchers(&mut store, set("a/1", "v")), []);
+    assert_eq!(store.handle_request(watch_prefix("a/*", true), NOW).reply, Reply::Count(0));
 }
 
 #[test]
@@ -642,7 +671,7 @@ fn portions_have_each_persistent_key_once_whatever_their_size() {
     let persistent = |name: &str| StoreRequest { persist: true, ..set(name, "v") };
     for index in 0..300 {
         store.handle_request(persistent(&format!("{index:03}")), NOW);
-        // Two neighbours at least are persistent, so that one follows at the end of a portion.
+        // Two neighbors at least are persistent, so that one follows at the end of a portion.
         if index % 3 == 0 {
             store.handle_request(set(&format!("passing{index}"), "v"), NOW);
         }

@@ -54,7 +54,7 @@ fn an_event_is_a_line_on_a_terminal_and_columns_in_a_pipe() {
 #[test]
 fn the_columns_of_a_terminal_align() {
     let mut widths = Widths::default();
-    let watching = Watching { keys: vec![key(), Key::new("温").unwrap()], prefix: None };
+    let watching = Watching { keys: vec![key(), Key::new("温").unwrap()], prefix: None, interval: None };
     assert_eq!(watching.text(&STYLE, &mut widths), Rendered::default());
     let mut line = |name: &'static str, value: Option<&'static [u8]>| {
         let key = Key::new(name).unwrap();
@@ -67,6 +67,23 @@ fn the_columns_of_a_terminal_align() {
     assert_eq!(line("温", Some(b"3")), "20:13:59.958  SET      温              3\n");
     assert_eq!(line("k", None), "20:13:59.958  SET      k               (unknown value)\n");
     assert_eq!(line("k", Some(b"")), "20:13:59.958  SET      k\n");
+}
+
+#[test]
+fn the_notice_of_a_prefix_has_the_time_after_which_new_keys_are_found_if_the_store_does_not_notify() {
+    let notice = |keys: Vec<Key>, interval| {
+        let watching = Watching { keys, prefix: Some("k\n".to_owned()), interval };
+        shown(&watching, &STYLE).1
+    };
+    let interval = Some(Duration::from_secs(3));
+    let none = "no key that this client may read begins with k\\x0A yet";
+    assert_eq!(notice(vec![], None), format!("{none}\n"));
+    assert_eq!(notice(vec![], interval), format!("{none}; new keys within 3 s\n"));
+    assert_eq!(notice(vec![key()], None), "");
+    assert_eq!(
+        notice(vec![key()], interval),
+        "watching the keys that begin with k\\x0A; new keys within 3 s\n"
+    );
 }
 
 #[test]

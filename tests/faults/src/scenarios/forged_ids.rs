@@ -12,7 +12,7 @@ use crate::wire::{self, Publish};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// The root answers a proposal at once, or never.
-const VERDICT_WITHIN: Duration = Duration::from_secs(2);
+const DECISION_WITHIN: Duration = Duration::from_secs(2);
 const CONVERGED_WITHIN: Duration = Duration::from_secs(10);
 const FORGER: &str = "leaf-forger";
 /// The run of the forger's process, its data folder, and its sequence of changes.
@@ -187,9 +187,9 @@ impl Forger {
         let items: Vec<_> = changes.iter().zip(applied(&welcome) + 1..).map(Change::encode).collect();
         let frame = [b"+CHANGES\r\n".to_vec(), self.link(), integer(1), array(&items)];
         self.send(&mut connection, &array(&frame))?;
-        // The last verdict; without one the root has ended the link.
-        let verdicts = ["A", "X"].map(|verdict| format!("+{verdict}\r\n:{last}\r\n"));
-        let _ = receive(&mut connection, &verdicts.each_ref().map(String::as_str), VERDICT_WITHIN);
+        // The last decision; without one the root has ended the link.
+        let decisions = ["A", "X"].map(|decision| format!("+{decision}\r\n:{last}\r\n"));
+        let _ = receive(&mut connection, &decisions.each_ref().map(String::as_str), DECISION_WITHIN);
         Ok(())
     }
 
@@ -238,7 +238,7 @@ fn receive(connection: &mut Connection, parts: &[&str], within: Duration) -> io:
     }
 }
 
-/// Returns the last change of the forger that the root has judged: the third element of WELCOME, after two ids.
+/// Returns the last change of the forger that the root has decided: the third element of WELCOME, after two ids.
 fn applied(welcome: &[u8]) -> u64 {
     let ids = 2 * bulk(&[0; 8]).len();
     let begin = welcome.windows(10).position(|window| window == b"+WELCOME\r\n").unwrap() + 10 + ids;

@@ -1,4 +1,4 @@
-//! Others leave as many replies as they can: client ids and writes of their neighbours are never refused.
+//! Others leave as many replies as they can: client ids and writes of their neighbors are never refused.
 
 use std::io::Read;
 use std::net::Shutdown;
@@ -16,7 +16,7 @@ const MEMORY_BYTES_MAX: u64 = (64 + 128) * MIB;
 const WRITES_PER_CONNECTION: usize = 1_000;
 /// More than the replies that are recorded for one client id.
 const WRITES_PER_ID: usize = 6_000;
-/// The client ids of the neighbour that the others use, and new ones.
+/// The client ids of the neighbor that the others use, and new ones.
 const IDS: usize = 20;
 const PROBES: usize = 200;
 

@@ -1,5 +1,5 @@
 //! A root and three leaves over links that fail, with SIGKILL of each node: in the end all of them have the same values, and
-//! every acknowledged change of a leaf has a verdict.
+//! every acknowledged change of a leaf has a decision.
 
 use std::fs;
 use std::sync::Mutex;
@@ -19,7 +19,7 @@ const KEYS: u64 = 50;
 const CLIENTS_PER_NODE: usize = 2;
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Leaves try again after at most 30 seconds.
-const SYNCHRONISED_WITHIN: &str = "120s";
+const SYNCHRONIZED_WITHIN: &str = "120s";
 const ROOT_FILE: &str = "exchange = \"plant\"\nnode = \"root\"\nrole = \"root\"\nadmit = [\"leaf-*\"]\n\
                          [[rule]]\nkeys = [\"k/**\"]\nchange = \"leaves\"\n";
 
@@ -162,14 +162,14 @@ impl Star {
     pub(super) fn settle(&self) -> Result<(), String> {
         // A leaf's own changes first: the root knows those only that it has received.
         self.settle_leaves()?;
-        self.mqkv(0, &["exchange", "status", "--wait", SYNCHRONISED_WITHIN]).map(drop)
+        self.mqkv(0, &["exchange", "status", "--wait", SYNCHRONIZED_WITHIN]).map(drop)
     }
 
     /// As [`Self::settle`], but for leaves that are not of the star.
     pub(super) fn settle_leaves(&self) -> Result<(), String> {
         self.links.iter().for_each(Proxy::restore);
         (1..=LEAVES).try_for_each(|node| {
-            self.mqkv(node, &["exchange", "status", "--wait", SYNCHRONISED_WITHIN]).map(drop)
+            self.mqkv(node, &["exchange", "status", "--wait", SYNCHRONIZED_WITHIN]).map(drop)
         })
     }
 

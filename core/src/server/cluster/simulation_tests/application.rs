@@ -11,7 +11,7 @@ use crate::ledger::{
 use crate::protocol::reply::Outcome;
 use crate::protocol::{Condition, ConnectionId, Key, Request, Timestamp};
 use crate::server::cluster::Effect;
-use crate::store::{Limits, Now, Store, StoreRequest, StoredValue, Version};
+use crate::store::{Limits, Now, Store, StoreRequest, StoredValue, Version, WatchOptions};
 
 /// How long responses are kept.
 pub const KEPT_MS: u64 = 90_000;
@@ -238,6 +238,7 @@ impl Application {
             persist: true,
             encoded: None,
             refusal: None,
+            watch: WatchOptions::default(),
         };
         let response = self.store.handle_request(request, now);
         if let Some(expired) = &response.expired {

@@ -106,7 +106,7 @@ async fn an_instance_that_has_lost_the_store_without_room_reads_requests_again()
     }
     yield_now().await;
     let mut changed = std::pin::pin!(test.node.changed().notified());
-    // Whatever was signalled before.
+    // Whatever was signaled before.
     while std::future::poll_fn(|cx| Poll::Ready(changed.as_mut().poll(cx))).await.is_ready() {
         changed.set(test.node.changed().notified());
     }

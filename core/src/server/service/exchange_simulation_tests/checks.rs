@@ -10,7 +10,7 @@ use super::world::World;
 use crate::exchange::frame::LinkFrame;
 use crate::exchange::names::ChangeId;
 use crate::exchange::root::Root;
-use crate::exchange::row::{FOREVER, RecordKind, Row, RowId, VerdictKind};
+use crate::exchange::row::{DecisionKind, FOREVER, RecordKind, Row, RowId};
 use crate::exchange::{Exchange, leaf, root};
 use crate::protocol::Key;
 use crate::protocol::exchange::{LeafReport, LeafState};
@@ -39,7 +39,7 @@ pub struct Ledger {
     pub without_rule: HashSet<Key>,
     /// Leaves that have left their root, to join a new one.
     pub rejoined: HashSet<usize>,
-    /// Whether the root was restored from a backup: then changes are judged again.
+    /// Whether the root was restored from a backup: then changes are decided again.
     pub is_root_restored: bool,
 }
 
@@ -101,10 +101,10 @@ impl Ledger {
         self.settled.contains(&change_id)
     }
 
-    /// Whether a change is acknowledged and has no verdict yet.
+    /// Whether a change is acknowledged and has no decision yet.
     pub fn is_open(&self, change_id: ChangeId) -> bool {
-        let is_judged = self.is_accepted(change_id) || self.is_settled(change_id);
-        self.acknowledged.contains(&change_id) && !is_judged
+        let is_decided = self.is_accepted(change_id) || self.is_settled(change_id);
+        self.acknowledged.contains(&change_id) && !is_decided
     }
 
     pub fn note_acknowledged(&mut self, change_id: ChangeId) {
@@ -133,19 +133,19 @@ impl Ledger {
         self.proposed.iter().filter_map(of_change)
     }
 
-    /// Notes the verdicts among the committed rows of the root.
-    pub fn note_verdicts<'a>(
+    /// Notes the decisions among the committed rows of the root.
+    pub fn note_decisions<'a>(
         &mut self,
         rows: impl IntoIterator<Item = (&'a RowId, &'a Row)>,
     ) -> Result<(), String> {
         for (id, row) in rows {
             match (id, row) {
-                (RowId::Verdict(leaf, seq), Row::Verdict(verdict)) => {
+                (RowId::Decision(leaf, seq), Row::Decision(decision)) => {
                     let at = NAMES.iter().position(|name| *name == leaf.as_str()).unwrap();
                     let Some(proposed) = self.proposed.get(&(at, *seq)).cloned() else { continue };
-                    match verdict.kind {
-                        VerdictKind::Accepted { ver } => self.note_accepted(at, proposed, ver)?,
-                        VerdictKind::Refused(_) => drop(self.settled.insert(proposed.change_id)),
+                    match decision.kind {
+                        DecisionKind::Accepted { ver } => self.note_accepted(at, proposed, ver)?,
+                        DecisionKind::Refused(_) => drop(self.settled.insert(proposed.change_id)),
                     }
                 }
                 (RowId::Conflict(_), Row::Conflict(conflict)) => {
@@ -180,7 +180,7 @@ impl Ledger {
     }
 
     pub fn note_committed(&mut self, rows: &[(RowId, Option<Row>)]) -> Result<(), String> {
-        self.note_verdicts(rows.iter().filter_map(|(id, row)| Some((id, row.as_ref()?))))
+        self.note_decisions(rows.iter().filter_map(|(id, row)| Some((id, row.as_ref()?))))
     }
 
     fn value(&self, change_id: ChangeId) -> Result<Option<Bytes>, String> {
@@ -210,8 +210,8 @@ impl World {
         process.with_exchange(|exchange| match exchange {
             Exchange::Root(root) => {
                 let report = root.report();
-                let verdicts = root.verdicts_max();
-                let is_bounded = verdicts <= crate::exchange::frame::VERDICTS_MAX
+                let decisions = root.decisions_max();
+                let is_bounded = decisions <= crate::exchange::frame::DECISIONS_MAX
                     && report.tombstones <= root::TOMBSTONES_MAX as u64;
                 if is_bounded { Ok(()) } else { Err(format!("I9: {report:?}")) }
             }
@@ -334,7 +334,7 @@ impl World {
             at > 0 && !untracked.contains(&at) && self.ledger.is_open(**change_id)
         };
         if let Some(lost) = acknowledged.iter().find(is_lost) {
-            return Err(format!("I5: {lost:?} has no verdict: {:?}", made[lost]));
+            return Err(format!("I5: {lost:?} has no decision: {:?}", made[lost]));
         }
         Ok(())
     }

@@ -162,7 +162,7 @@ impl World {
         let Node { settings, ahead_ms, backup, .. } = &mut self.nodes[0];
         let (settings, backup) = (settings.clone(), backup.take());
         self.nodes[0] = Node { settings, backup, ..Node::new(0, *ahead_ms) };
-        // What the root has accepted and the leaves have is judged again.
+        // What the root has accepted and the leaves have is decided again.
         self.ledger.is_root_restored = true;
         self.start(0)?;
         (1..self.nodes.len())
@@ -243,7 +243,7 @@ impl World {
         let rows = self.process(at).rows();
         if at == 0 {
             self.committed_ver = self.process(0).root(crate::exchange::root::Root::ver);
-            self.ledger.note_verdicts(rows.iter().map(|(id, row)| (id, row)))?;
+            self.ledger.note_decisions(rows.iter().map(|(id, row)| (id, row)))?;
         }
         self.check_node(at)
     }

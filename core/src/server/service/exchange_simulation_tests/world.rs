@@ -22,7 +22,7 @@ use crate::server::event::exchange::ExchangeEvent;
 use crate::server::exchange::uplink::FrameOutcome;
 use crate::server::metrics::Verb;
 use crate::server::simulation::figures;
-use crate::store::StoreRequest;
+use crate::store::{StoreRequest, WatchOptions};
 use crate::{clock, server::exchange::participant::Route};
 
 /// The steps of a seed.
@@ -226,6 +226,7 @@ impl World {
             fence: None,
             encoded: None,
             refusal: None,
+            watch: WatchOptions::default(),
             persist,
         };
         let message = message(&request);
@@ -495,7 +496,7 @@ impl World {
         let payload = self.mistaken_up(at, payload);
         self.figures.frames += 1;
         self.ledger.note_proposed(at, &payload);
-        let before = self.before_judgement(at, &payload);
+        let before = self.before_decision(at, &payload);
         let from = Peer { client_id: NAMES[at].into(), ..peer(number) };
         let outcome = self.process(0).with(self.ms, |state, publisher, now| {
             state.handle_leaf_frame(publisher, &from, (&name(NAMES[at]), &Bytes::new()), &payload, now)
@@ -505,7 +506,7 @@ impl World {
             self.connections[at].up.insert(index, payload);
             return self.commit(0);
         }
-        before.map_or(Ok(()), |before| self.check_judgement(at, before))
+        before.map_or(Ok(()), |before| self.check_decision(at, before))
     }
 
     /// Delivers a frame that the root has sent.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
+use crate::protocol::prefix_pattern;
 
 /// One event.
 #[derive(Clone, Debug)]
@@ -21,6 +22,7 @@ enum Verb {
     Get,
     Del,
     VDel,
+    /// Of a key or, with a value above 0, of a prefix: that of the key, or the empty one. Whether to stop it.
     Watch(bool),
 }
 
@@ -31,7 +33,7 @@ fn verb() -> impl Strategy<Value = Verb> {
         2 => Just(Verb::Get),
         2 => Just(Verb::Del),
         1 => Just(Verb::VDel),
-        1 => any::<bool>().prop_map(Verb::Watch),
+        2 => any::<bool>().prop_map(Verb::Watch),
     ]
 }
 
@@ -66,6 +68,8 @@ struct Model {
     /// The last version of every key, including deleted ones.
     last: BTreeMap<u8, Version>,
     watches: BTreeSet<(u8, u64)>,
+    /// The watches of prefixes; `None` is the empty one.
+    prefix_watches: BTreeSet<(Option<u8>, u64)>,
     notified: Vec<Notified>,
     monotonic_ms: u64,
     wall_ms: u64,
@@ -73,8 +77,11 @@ struct Model {
 
 impl Model {
     fn notify(&mut self, key: u8, version: Version, value: Option<u8>) {
-        let watches = self.watches.iter().filter(|(watched, _)| *watched == key);
-        self.notified.extend(watches.map(|(_, connection)| (*connection, key, version, value)));
+        let of_key = self.watches.iter().filter(|(watched, _)| *watched == key).map(|watch| watch.1);
+        let matches = |prefix: &Option<u8>| prefix.is_none_or(|prefix| prefix == key);
+        let of_prefix = self.prefix_watches.iter().filter(|(prefix, _)| matches(prefix)).map(|watch| watch.1);
+        let connections: BTreeSet<u64> = of_key.chain(of_prefix).collect();
+        self.notified.extend(connections.into_iter().map(|connection| (connection, key, version, value)));
     }
 
     fn expire(&mut self, key: u8) {
@@ -100,13 +107,19 @@ impl Model {
         timestamp: u64,
         fence: Option<u64>,
     ) -> (Reply, Option<Version>) {
-        if matches!(verb, Verb::Watch(_)) {
-            let (watch, new) = ((key, connection), matches!(verb, Verb::Watch(false)));
-            let was = if new {
-                self.watches.insert(watch);
-                true
-            } else {
-                self.watches.remove(&watch)
+        if let Verb::Watch(stop) = verb {
+            let watch = (watched_prefix(key, value), connection);
+            let was = match (stop, value) {
+                (true, 0) => self.watches.remove(&(key, connection)),
+                (true, _) => self.prefix_watches.remove(&watch),
+                (false, 0) => {
+                    self.watches.insert((key, connection));
+                    true
+                }
+                (false, _) => {
+                    self.prefix_watches.insert(watch);
+                    true
+                }
             };
             return (if was { Reply::Done } else { Reply::Count(0) }, None);
         }
@@ -155,6 +168,10 @@ impl Model {
     }
 }
 
+fn watched_prefix(key: u8, value: u8) -> Option<u8> {
+    (value == 1).then_some(key)
+}
+
 fn notified(changes: impl IntoIterator<Item = Change>) -> Vec<Notified> {
     let mut all = Vec::new();
     for Change { key, version, content, watchers, .. } in changes {
@@ -172,7 +189,14 @@ fn store_request(
     timestamp: u64,
     fence: Option<u64>,
 ) -> StoreRequest {
-    let (key, value) = (key([name]), Bytes::from(vec![value]));
+    let is_prefix = matches!(verb, Verb::Watch(_)) && value > 0;
+    let watched = if is_prefix {
+        let prefix: Vec<u8> = watched_prefix(name, value).into_iter().collect();
+        prefix_pattern(&prefix)
+    } else {
+        Bytes::from(vec![name])
+    };
+    let (key, value) = (key(&watched), Bytes::from(vec![value]));
     let request = match *verb {
         Verb::Set(condition, ttl_ms) => {
             Request::Set { key, value, condition, ttl_ms: NonZeroU64::new(ttl_ms) }
@@ -187,6 +211,7 @@ fn store_request(
         connection: ConnectionId(connection),
         timestamp: Some(Ok(Timestamp::of_store(timestamp, 0))),
         fence: fence.map(|ms| Ok(Timestamp::of_store(ms, 0))),
+        watch: WatchOptions { is_prefix, details: false },
         ..call(request)
     }
 }
@@ -218,6 +243,7 @@ proptest! {
                 Step::Disconnect(connection) => {
                     store.handle_disconnect(ConnectionId(connection));
                     model.watches.retain(|(_, watcher)| *watcher != connection);
+                    model.prefix_watches.retain(|(_, watcher)| *watcher != connection);
                 }
                 Step::Poll => {
                     let before = model.notified.len();

@@ -1,11 +1,11 @@
 //! Marks in what is sent on a TCP socket: whether the other side has acknowledged anything behind them.
 
-use std::os::fd::RawFd;
+use super::Socket;
 
 /// A position in what is sent on a socket, which it does not keep open.
 #[derive(Clone, Copy, Debug)]
 pub struct SentMark {
-    socket: RawFd,
+    socket: Socket,
     /// The number of bytes before the mark.
     sent: u64,
 }
@@ -14,7 +14,7 @@ impl SentMark {
     /// Marks the end of what has been sent on an open socket, on which nothing is sent meanwhile; None if the system does not report
     /// acknowledgements.
     #[must_use]
-    pub fn at_end(socket: RawFd) -> Option<Self> {
+    pub fn at_end(socket: Socket) -> Option<Self> {
         let mut before = acknowledged(socket)?;
         loop {
             let unacknowledged = unacknowledged(socket)?;
@@ -38,7 +38,7 @@ impl SentMark {
 /// Returns how many bytes the other side has acknowledged.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "no safe function reads the field of TCP_INFO")]
-fn acknowledged(socket: RawFd) -> Option<u64> {
+fn acknowledged(socket: Socket) -> Option<u64> {
     use nix::libc::{IPPROTO_TCP, TCP_INFO, c_void, getsockopt, socklen_t};
     /// The place of `tcpi_bytes_acked` in `struct tcp_info`, which the structure in libc does not have.
     const BYTES_ACKED: usize = 15;
@@ -56,7 +56,7 @@ fn acknowledged(socket: RawFd) -> Option<u64> {
 /// Returns the length of the send queue: the bytes that the other side has not acknowledged.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "no safe function reads the length of the send queue")]
-fn unacknowledged(socket: RawFd) -> Option<u64> {
+fn unacknowledged(socket: Socket) -> Option<u64> {
     let mut bytes: nix::libc::c_int = 0;
     // SAFETY: the request, which is SIOCOUTQ for a socket, writes one integer, and the pointer is valid.
     let result = unsafe { nix::libc::ioctl(socket, nix::libc::TIOCOUTQ, &raw mut bytes) };
@@ -64,12 +64,12 @@ fn unacknowledged(socket: RawFd) -> Option<u64> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn acknowledged(_: RawFd) -> Option<u64> {
+fn acknowledged(_: Socket) -> Option<u64> {
     None
 }
 
 #[cfg(not(target_os = "linux"))]
-fn unacknowledged(_: RawFd) -> Option<u64> {
+fn unacknowledged(_: Socket) -> Option<u64> {
     None
 }
 

@@ -1,24 +1,13 @@
-//! Job control of the shell that runs this process (Ctrl-Z and `fg`), and the modes of its terminal.
+//! Job control of the shell that runs this process (Ctrl-Z and `fg`).
 
 use std::io;
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, killpg, raise, sigaction};
-use nix::sys::termios::{
-    ControlFlags, InputFlags, LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcgetattr, tcsetattr,
-};
 use nix::unistd::getpgrp;
 use tokio::signal::unix::{self, SignalKind};
 
-use super::signal::{self, is_ignored};
-
-/// A request of the shell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JobSignal {
-    /// SIGTSTP: Ctrl-Z.
-    Stop,
-    /// SIGCONT: `fg` or `bg`.
-    Continue,
-}
+use super::signal::is_ignored;
+use crate::platform::types::{self, JobSignal};
 
 /// A stream of job signals; SIGTSTP no longer stops the process by itself.
 #[derive(Debug)]
@@ -30,7 +19,7 @@ pub struct JobSignals {
 impl JobSignals {
     /// Receives the signals. Returns None if the parent process ignores SIGTSTP: then it has no job control.
     pub fn new() -> io::Result<Option<Self>> {
-        if is_ignored(signal::Signal::SUSPEND) {
+        if is_ignored(types::Signal::SUSPEND) {
             return Ok(None);
         }
         let stop = SignalKind::from_raw(Signal::SIGTSTP as i32);
@@ -105,51 +94,4 @@ fn action(handler: SigHandler) -> SigAction {
 fn set(signal: Signal, action: &SigAction) -> nix::Result<SigAction> {
     // SAFETY: no handler is installed, except one that was installed before.
     unsafe { sigaction(signal, action) }
-}
-
-/// Returns whether the terminal of standard input delivers lines, as a shell leaves it, and not single keys.
-#[must_use]
-pub fn is_terminal_in_line_mode() -> bool {
-    tcgetattr(io::stdin()).is_ok_and(|modes| modes.local_flags.contains(LocalFlags::ICANON))
-}
-
-/// Makes the terminal of standard input deliver single keys until this is dropped. A line editor that sets the same modes
-/// for each read leaves none in which a key between two reads would be echoed, or be a signal.
-#[derive(Debug)]
-pub struct KeyMode {
-    /// The modes before; `None` if there is no terminal.
-    saved: Option<Termios>,
-}
-
-impl KeyMode {
-    #[must_use]
-    pub fn set() -> Self {
-        let saved = tcgetattr(io::stdin()).ok();
-        if let Some(mut modes) = saved.clone() {
-            modes.input_flags &= !(InputFlags::BRKINT
-                | InputFlags::ICRNL
-                | InputFlags::INPCK
-                | InputFlags::ISTRIP
-                | InputFlags::IXON);
-            modes.control_flags |= ControlFlags::CS8;
-            modes.local_flags &=
-                !(LocalFlags::ECHO | LocalFlags::ICANON | LocalFlags::IEXTEN | LocalFlags::ISIG);
-            for (index, value) in [(SpecialCharacterIndices::VMIN, 1), (SpecialCharacterIndices::VTIME, 0)] {
-                if let Some(character) = modes.control_chars.get_mut(index as usize) {
-                    *character = value;
-                }
-            }
-            // If the terminal is gone, the editor reports it.
-            let _ = tcsetattr(io::stdin(), SetArg::TCSADRAIN, &modes);
-        }
-        Self { saved }
-    }
-}
-
-impl Drop for KeyMode {
-    fn drop(&mut self) {
-        if let Some(saved) = &self.saved {
-            let _ = tcsetattr(io::stdin(), SetArg::TCSADRAIN, saved);
-        }
-    }
 }

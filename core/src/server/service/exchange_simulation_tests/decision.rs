@@ -9,7 +9,7 @@ use super::node::{NAMES, name};
 use super::world::World;
 use crate::exchange::frame::{LinkFrame, Proposal};
 use crate::exchange::names::ChangeId;
-use crate::exchange::row::{Record, RecordKind, Row, RowId, VerdictKind};
+use crate::exchange::row::{DecisionKind, Record, RecordKind, Row, RowId};
 use crate::protocol::Key;
 
 /// A CHANGES frame, and the root before it handles it.
@@ -19,14 +19,14 @@ pub struct Before {
     held: HashMap<Key, Option<ChangeId>>,
     /// The keys of which the leaf may have forgotten the record, because it has expired.
     forgotten: HashSet<Key>,
-    /// The last change of the leaf's stream that is judged, and its change id.
+    /// The last change of the leaf's stream that is decided, and its change id.
     applied: u64,
     last: ChangeId,
 }
 
 impl World {
     /// Returns what the root holds of the changes in a frame; `None` if it is no CHANGES.
-    pub fn before_judgement(&self, at: usize, payload: &Bytes) -> Option<Before> {
+    pub fn before_decision(&self, at: usize, payload: &Bytes) -> Option<Before> {
         let Ok(LinkFrame::Changes(changes)) = LinkFrame::decode(payload) else { return None };
         let root = self.process(0);
         let held = |item: &Proposal| {
@@ -54,24 +54,26 @@ impl World {
     }
 
     /// I2: what is accepted was made on what the root holds. I4: what was made on that is accepted. I6: the changes of
-    /// a leaf are judged in their order, without a gap.
-    pub fn check_judgement(&self, at: usize, before: Before) -> Result<(), String> {
+    /// a leaf are decided in their order, without a gap.
+    pub fn check_decision(&self, at: usize, before: Before) -> Result<(), String> {
         let Before { items, mut held, mut forgotten, applied, mut last } = before;
         let (root, leaf) = (self.process(0), name(NAMES[at]));
         for item in items.iter().filter(|item| item.seq > applied && !item.flags.is_restored) {
             let change_id = item.change_id(&leaf);
-            let id = RowId::Verdict(leaf.clone(), item.seq);
-            let Some(Row::Verdict(verdict)) = root.with_exchange(|exchange| exchange.row(&id)) else { break };
+            let id = RowId::Decision(leaf.clone(), item.seq);
+            let Some(Row::Decision(decision)) = root.with_exchange(|exchange| exchange.row(&id)) else {
+                break;
+            };
             let (key, flags) = (&item.key, &item.flags);
             let error = |invariant: &str, what: &str| {
                 let made = self.ledger.made(change_id);
                 Err(format!("{invariant}: {} of {} is {what}: {item:?}, {made:?}", text(key), NAMES[at]))
             };
-            let Some(made) = self.ledger.made(change_id) else { return error("I6", "judged, but not made") };
+            let Some(made) = self.ledger.made(change_id) else { return error("I6", "decided, but not made") };
             let now = held[key];
             let may_change = root.root(|root| root.rules().may_change(key, &leaf));
-            match verdict.kind {
-                VerdictKind::Accepted { .. } => {
+            match decision.kind {
+                DecisionKind::Accepted { .. } => {
                     let is_absent = forgotten.remove(key) && flags.is_base_absent && !flags.is_again;
                     let is_based = self.ledger.may_be_accepted(at, made, now)
                         || (is_absent && self.ledger.may_be_accepted(at, made, None));
@@ -81,7 +83,7 @@ impl World {
                     }
                     held.insert(key.clone(), Some(change_id));
                 }
-                VerdictKind::Refused(reason) => {
+                DecisionKind::Refused(reason) => {
                     // A base that the root has refused when it was offered again is none, although it had been accepted.
                     let is_refused = self.ledger.is_settled(made.base) || self.is_refused(at, made.base);
                     let is_free = now.is_some() || !(flags.is_again || is_refused);
@@ -95,7 +97,7 @@ impl World {
                 }
             }
             if let Some(between) = self.ledger.skipped(at, last, change_id)? {
-                return error("I6", &format!("judged before {between:?}"));
+                return error("I6", &format!("decided before {between:?}"));
             }
             last = change_id;
         }
@@ -104,13 +106,13 @@ impl World {
 
     /// Whether the root has refused a change, whether or not that is committed.
     fn is_refused(&self, at: usize, change_id: ChangeId) -> bool {
-        let verdict = |seq| {
-            let id = RowId::Verdict(name(NAMES[at]), seq);
+        let decision = |seq| {
+            let id = RowId::Decision(name(NAMES[at]), seq);
             self.process(0).with_exchange(|exchange| exchange.row(&id))
         };
         let is_refused =
-            |row| matches!(row, Some(Row::Verdict(it)) if matches!(it.kind, VerdictKind::Refused(_)));
-        self.ledger.proposed_as(at, change_id).any(|seq| is_refused(verdict(seq)))
+            |row| matches!(row, Some(Row::Decision(it)) if matches!(it.kind, DecisionKind::Refused(_)));
+        self.ledger.proposed_as(at, change_id).any(|seq| is_refused(decision(seq)))
     }
 
     /// I6: a leaf has each record up to its cursor.
@@ -174,7 +176,7 @@ impl Ledger {
         }
     }
 
-    /// Returns an acknowledged change between two of a leaf that has no verdict.
+    /// Returns an acknowledged change between two of a leaf that has no decision.
     ///
     /// # Errors
     /// The second one was made before the first one.
@@ -182,7 +184,7 @@ impl Ledger {
         let number = |change_id| self.made(change_id).filter(|made| made.at == at).map(|made| made.number);
         let (Some(last), Some(next)) = (number(last), number(next)) else { return Ok(None) };
         if last >= next {
-            return Err(format!("I6: {} has its change {next} judged after {last}", NAMES[at]));
+            return Err(format!("I6: {} has its change {next} decided after {last}", NAMES[at]));
         }
         if self.untracked.contains(&at) {
             return Ok(None);

@@ -2,12 +2,9 @@
 
 use sd_notify::NotifyState;
 
-use crate::render::escape::escape;
-
-/// Notifies that the server is ready.
+/// Notifies that the server is ready; `status` is one line, because a line feed would begin another message.
 pub fn ready(status: &str) {
-    // A line feed would begin another message.
-    notify(&[NotifyState::Ready, NotifyState::Status(&escape(status.as_bytes()))]);
+    notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
 /// Notifies that a reload begins; [`reloaded`] follows. The manager recognizes by the time whether this belongs to its own

@@ -1,13 +1,13 @@
-//! Judges proposals (S7 to S9).
+//! Decides proposals (S7 to S9).
 
 use super::super::frame::{Proposal, Reason, SILENCE_MS};
-use super::super::row::{Conflict, LostContent, RecordKind, VerdictKind};
+use super::super::row::{Conflict, DecisionKind, LostContent, RecordKind};
 use super::{
-    Cause, ChangeId, Effects, LeafRow, Name, Record, Root, Row, RowId, VERDICTS_MAX, Values, Verdict,
+    Cause, ChangeId, DECISIONS_MAX, Decision, Effects, LeafRow, Name, Record, Root, Row, RowId, Values,
 };
 
 impl Root {
-    /// Judges one change of a leaf's stream. A change that was judged before is ignored.
+    /// Decides one change of a leaf's stream. A change that was decided before is ignored.
     pub(super) fn propose(
         &mut self,
         name: &Name,
@@ -20,13 +20,13 @@ impl Root {
         if proposal.seq <= leaf.row.applied {
             return Ok(());
         }
-        if leaf.verdicts.len() >= VERDICTS_MAX {
+        if leaf.decisions.len() >= DECISIONS_MAX {
             return Err(Cause::Window);
         }
         let row = leaf.row.clone();
         let change_id = proposal.change_id(name);
-        let kind = match self.judge(name, &proposal, change_id, values) {
-            Judgement::Accept => {
+        let kind = match self.check(name, &proposal, change_id, values) {
+            Checked::Accept => {
                 let (key, content) = (proposal.key.clone(), proposal.content.content().cloned());
                 if content.as_ref().is_some_and(|content| !values.has_room(&key, content)) {
                     return Err(Cause::Blocked);
@@ -34,20 +34,20 @@ impl Root {
                 let kind = RecordKind::of(content.as_ref());
                 let ver = self.write(key.clone(), change_id, Some(name.clone()), kind, effects);
                 effects.value(key, content);
-                VerdictKind::Accepted { ver }
+                DecisionKind::Accepted { ver }
             }
-            Judgement::Known { ver } => VerdictKind::Accepted { ver },
-            Judgement::Refuse(reason) => {
+            Checked::Known { ver } => DecisionKind::Accepted { ver },
+            Checked::Refuse(reason) => {
                 let conflict = self.conflict(name, &proposal, change_id, reason, now_ms);
                 let is_known =
                     proposal.flags.is_restored && self.conflicts.has_restored(&proposal.key, &conflict.lost);
                 if !is_known {
                     self.append_conflict(conflict, effects);
                 }
-                VerdictKind::Refused(reason)
+                DecisionKind::Refused(reason)
             }
         };
-        let is_accepted = matches!(kind, VerdictKind::Accepted { .. });
+        let is_accepted = matches!(kind, DecisionKind::Accepted { .. });
         let is_refused = !is_accepted && !proposal.flags.is_restored;
         let row = LeafRow {
             applied: proposal.seq,
@@ -57,11 +57,11 @@ impl Root {
             ..row
         };
         self.put_leaf(name, row, effects);
-        let verdict = Verdict { key: proposal.key, at: self.row.ver, kind };
-        let id = RowId::Verdict(name.clone(), proposal.seq);
-        effects.row(id, None, Some(Row::Verdict(verdict.clone())));
+        let decision = Decision { key: proposal.key, at: self.row.ver, kind };
+        let id = RowId::Decision(name.clone(), proposal.seq);
+        effects.row(id, None, Some(Row::Decision(decision.clone())));
         if let Some(leaf) = self.leaves.get_mut(name) {
-            leaf.verdicts.insert(proposal.seq, verdict);
+            leaf.decisions.insert(proposal.seq, decision);
         }
         Ok(())
     }
@@ -74,29 +74,29 @@ impl Root {
         self.put_node(before, effects);
     }
 
-    fn judge(&self, name: &Name, proposal: &Proposal, change_id: ChangeId, values: &dyn Values) -> Judgement {
+    fn check(&self, name: &Name, proposal: &Proposal, change_id: ChangeId, values: &dyn Values) -> Checked {
         let Proposal { key, base, flags, .. } = proposal;
         if flags.is_restored && self.rules.concerns(key, name) {
-            return Judgement::Refuse(Reason::Restored);
+            return Checked::Refuse(Reason::Restored);
         }
         if !self.rules.may_change(key, name) {
-            return Judgement::Refuse(Reason::Forbidden);
+            return Checked::Refuse(Reason::Forbidden);
         }
         match self.records.get(key) {
-            _ if flags.is_lost => Judgement::Refuse(self.winner(key)),
-            Some(record) if record.change_id == change_id => Judgement::Known { ver: record.ver },
+            _ if flags.is_lost => Checked::Refuse(self.winner(key)),
+            Some(record) if record.change_id == change_id => Checked::Known { ver: record.ver },
             // The base is what the root holds: a compare-and-swap in the order of commits.
-            Some(record) if record.change_id == *base => Judgement::Accept,
+            Some(record) if record.change_id == *base => Checked::Accept,
             Some(record)
                 if flags.is_base_absent
                     && !flags.is_again
                     && self.is_forgotten(name, key, record, values) =>
             {
-                Judgement::Accept
+                Checked::Accept
             }
-            // A change that may have been judged before may have been accepted, deleted and purged since.
-            None if (*base == ChangeId::NIL || flags.is_base_absent) && !flags.is_again => Judgement::Accept,
-            _ => Judgement::Refuse(self.winner(key)),
+            // A change that may have been decided before may have been accepted, deleted and purged since.
+            None if (*base == ChangeId::NIL || flags.is_base_absent) && !flags.is_again => Checked::Accept,
+            _ => Checked::Refuse(self.winner(key)),
         }
     }
 
@@ -145,7 +145,7 @@ impl Root {
     }
 }
 
-enum Judgement {
+enum Checked {
     Accept,
     /// It was accepted before, as this version.
     Known {
