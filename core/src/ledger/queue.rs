@@ -64,7 +64,7 @@ pub struct CommitQueue<A> {
     ledger: LedgerKind,
     undo: VecDeque<Uncommitted>,
     answers: VecDeque<Waiting<A>>,
-    /// For each key with uncommitted records, the last step that has one.
+    /// For each key with records that a file has not committed, the last step that has one.
     /// Not a hash table: a large one is rehashed at once, and all requests wait meanwhile.
     keys: BTreeMap<Key, u64>,
     /// The records that no group has taken yet.
@@ -116,8 +116,8 @@ pub struct Failed<A> {
     pub last: u64,
     /// In the order of their steps: to be undone from the last to the first.
     pub undo: Vec<Undo>,
-    /// In their order, each with its step.
-    pub answers: Vec<(u64, A)>,
+    /// In their order.
+    pub answers: Vec<A>,
 }
 
 impl<A> CommitQueue<A> {
@@ -170,13 +170,13 @@ impl<A> CommitQueue<A> {
         }
     }
 
-    /// Whether the response to a write may wait; `latest_ms` is no less than the time of the version that it would make.
+    /// Whether the response to a write may wait for a commit of the file; `latest_ms` is no less than the time of the version that it
+    /// would make.
     #[must_use]
     pub fn may_wait(&self, key: &Key, is_persistent: bool, latest_ms: u64) -> bool {
         match self.ledger {
-            LedgerKind::Memory => false,
+            LedgerKind::Memory | LedgerKind::Etcd => false,
             LedgerKind::File => is_persistent || latest_ms >= self.ceiling.ms || self.keys.contains_key(key),
-            LedgerKind::Etcd => true,
         }
     }
 
@@ -302,19 +302,19 @@ impl<A> CommitQueue<A> {
         }
     }
 
-    /// Adds a record to the present step. Without `undo`, nothing is left to be done if its commit fails. While the disk fails
+    /// Adds a record to the present step. `undo` is what is left to be done if its commit by a file fails. While the disk fails
     /// no record is undone: what is written anew may have it already.
     pub fn add_record(&mut self, undo: Option<Undo>, record: Record) {
         if self.ledger == LedgerKind::Memory {
             return;
         }
-        let undo = if self.has_failed { undo.map(|_| Undo::Repeat(record.clone())) } else { undo };
         self.number_step();
         let sequence = self.sequence;
-        if let Record::Key(record) = &record {
-            self.keys.insert(record.key.clone(), sequence);
-        }
-        if let Some(undo) = undo {
+        if let Some(undo) = undo.filter(|_| self.ledger == LedgerKind::File) {
+            if let Record::Key(record) = &record {
+                self.keys.insert(record.key.clone(), sequence);
+            }
+            let undo = if self.has_failed { Undo::Repeat(record.clone()) } else { undo };
             let row_bytes = row_bytes(&record).saturating_add(row_bytes(undo.record()));
             self.rows = self.rows.saturating_add(usize::from(row_bytes > 0));
             self.row_bytes = self.row_bytes.saturating_add(row_bytes);
@@ -401,16 +401,15 @@ impl<A> CommitQueue<A> {
         }
     }
 
-    /// Handles a failed commit: returns all that is not committed, to be undone and handled again. Nothing of it is in the
+    /// Handles a failed commit by a file: returns all that is not committed, to be undone and handled again. Nothing of it is in the
     /// queue any more.
     ///
-    /// With a file, no change of a persistent key is accepted until a commit succeeds, and all that has expired meanwhile is
-    /// committed. etcd was not changed.
+    /// No change of a persistent key is accepted until a commit succeeds, and all that has expired meanwhile is committed.
     pub fn take_all_undone(&mut self) -> Failed<A> {
         let undo: Vec<_> = std::mem::take(&mut self.undo).into_iter().map(|it| it.undo).collect();
-        self.has_failed = self.ledger == LedgerKind::File;
+        self.has_failed = true;
         let answers = std::mem::take(&mut self.answers).into_iter();
-        let answers = answers.map(|Waiting { sequence, answer, .. }| (sequence, answer)).collect();
+        let answers = answers.map(|waiting| waiting.answer).collect();
         let committed = self.committed;
         self.empty();
         self.committed = committed;
@@ -554,7 +553,7 @@ mod tests {
         assert!(queue.take_group().is_some());
         add(&mut queue, "k", Some("lost"), "later");
         let Failed { committed, last, undo, answers } = queue.take_all_undone();
-        assert_eq!((committed, last, answers), (1, 3, vec![(2, "lost"), (3, "later")]));
+        assert_eq!((committed, last, answers), (1, 3, vec!["lost", "later"]));
         let before: Vec<_> = undo.iter().map(|undo| undo.record().clone()).collect();
         assert_eq!(before, [record("k", Some("committed")), record("k", Some("lost"))]);
         assert_eq!(queue.write_error(&key("k"), true, true), Some(ErrorReply::NotPersisted));

@@ -7,11 +7,11 @@ use crate::exchange::effects::Event;
 use crate::protocol::Request;
 use crate::store::{Change, StoreRequest};
 
-/// What is sent or reported after a commit. If the commit fails, a request is handled again.
+/// What is sent or reported after a commit. If a commit of the file fails, a request is handled again.
 #[derive(Debug)]
 pub enum WaitingAnswer {
     /// The response to a write, and the notifications of its change. The acknowledgement is released after it.
-    Write(Outbound, Box<WaitingWrite>, Option<HeldAcknowledgement>),
+    Write(Outbound, Option<Box<WaitingWrite>>, Option<HeldAcknowledgement>),
     /// The response to a request that reads, and may have seen a change.
     Read(ReplyTo, Response, Box<StoreRequest>),
     /// A view of more than one key. If the commit fails, an error takes its place.
@@ -38,8 +38,6 @@ pub struct WriteIdentity {
     pub fingerprint: Fingerprint,
     /// The message expiry.
     pub expiry_s: Option<u32>,
-    /// How often etcd has refused its commit.
-    pub refusals: u8,
 }
 
 impl WaitingWrite {
@@ -70,17 +68,6 @@ impl WaitingAnswer {
         Vec::new()
     }
 
-    /// Whether it is the response to a request that adds something to the state.
-    #[must_use]
-    pub fn needs_room(&self) -> bool {
-        let request = match self {
-            Self::Write(_, write, _) => &write.request.request,
-            Self::Read(.., request) => &request.request,
-            _ => return false,
-        };
-        matches!(request, Request::Set { .. } | Request::KeyNotify { stop: false, .. })
-    }
-
     /// Returns about how many bytes it holds besides its own size: of keys, values and responses.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -88,13 +75,17 @@ impl WaitingAnswer {
             Self::Write(Outbound { response, change }, write, _) => {
                 let response = response.as_ref().map_or(0, |(_, response)| response.payload_len());
                 // A change shares its value with the request.
-                let value = match &write.request.request {
+                let value = |write: &WaitingWrite| match &write.request.request {
                     Request::Set { value, .. } if change.is_none() => value.len(),
                     _ => 0,
                 };
-                let request = request_bytes(&write.request).saturating_add(size_of::<Peer>());
+                let write = write.as_ref().map_or(0, |write| {
+                    request_bytes(&write.request)
+                        .saturating_add(size_of::<Peer>())
+                        .saturating_add(value(write))
+                });
                 let change = change.as_ref().map_or(0, change_bytes);
-                response.saturating_add(change).saturating_add(request).saturating_add(value)
+                response.saturating_add(change).saturating_add(write)
             }
             Self::Read(_, response, request) => response.payload_len().saturating_add(request_bytes(request)),
             Self::View(_, response) | Self::Independent(_, response) => response.payload_len(),

@@ -216,6 +216,12 @@ impl Store {
         self.watchers.remove(key, connection);
     }
 
+    /// Takes over all watches of another store.
+    pub fn take_watches(&mut self, other: &mut Self) {
+        self.watchers = std::mem::take(&mut other.watchers);
+        self.prefix_watchers = std::mem::take(&mut other.prefix_watchers);
+    }
+
     /// Ends watches of a connection that has ended (protocol §3), a few at a time; returns whether there are more.
     pub fn handle_disconnect(&mut self, connection: ConnectionId) -> bool {
         self.prefix_watchers.remove_all(connection);

@@ -6,7 +6,7 @@ use super::action::{Action, ActionId, ActionResult, Call, Ids};
 use super::codec::{EncodedResponses, Head, StoreClock};
 use super::commit::{Part, divide, guarded, put};
 use super::layout::Layout;
-use super::operation::{EtcdError, Pair, RangeRead, TxnAnswer, TxnOutcome, prefix_end};
+use super::operation::{EtcdError, Pair, RangeRead, TxnOutcome, prefix_end};
 use super::responses::{OldRecords, ResponseIndex};
 use crate::ledger::Group;
 use crate::store::Now;
@@ -24,9 +24,9 @@ const CARRIED_BYTES_MAX: usize = 256 * 1024;
 /// The commits of one ownership. At most one transaction is under way.
 ///
 /// A transaction whose outcome is unknown is sent again, unchanged, until it is known: while the head has not changed since the
-/// last commit, no attempt was applied, and at most one ever is. If etcd refuses the repetition for lack of space, the head shows
-/// whether the first attempt was applied. If it was not, it is given up, although it could still arrive once there is space: then
-/// the next comparison of the head fails, and the state is read anew.
+/// last commit, no attempt was applied, and at most one ever is. If etcd refuses the repetition for lack of space, it is given up,
+/// and the state is read again. An attempt of it could still arrive once there is space: then the next comparison of the head fails,
+/// and the state is read once more.
 #[derive(Debug)]
 pub struct Chain {
     layout: Layout,
@@ -48,8 +48,6 @@ pub struct Chain {
     is_resigning: bool,
     /// When to confirm the ownership without a group.
     look_ms: u64,
-    /// The number of commits that were begun.
-    attempts: u64,
     /// No operation begins before, because etcd has refused one for good.
     resume_ms: u64,
 }
@@ -58,10 +56,6 @@ pub struct Chain {
 struct Work {
     call: Call,
     kind: WorkKind,
-    /// Whether an attempt has no known outcome.
-    is_uncertain: bool,
-    /// Whether the call looks at the head, because etcd has refused the repetition of a transaction for lack of space.
-    is_look: bool,
 }
 
 #[derive(Debug)]
@@ -81,9 +75,8 @@ enum WorkKind {
 pub enum ChainEvent {
     /// All up to this sequence number is committed and confirmed.
     Committed(u64),
-    /// What is uncommitted was not committed, and never will be; but up to the step `uncertain`, an attempt that has no
-    /// outcome may still be applied.
-    Refused { uncertain: u64 },
+    /// etcd has no space for what is uncommitted, or has another state of this ownership than memory: the state must be read again.
+    Uncommitted,
     /// Whether etcd has no space.
     Space { is_short: bool },
     /// etcd has refused an operation for good.
@@ -118,7 +111,6 @@ impl Chain {
             confirms_by_commit,
             is_resigning: false,
             look_ms: now.monotonic_ms.saturating_add(IDLE_CONFIRMATION_MS),
-            attempts: 0,
             resume_ms: 0,
         }
     }
@@ -139,7 +131,7 @@ impl Chain {
     /// The group is too long for any commit.
     pub fn commit(&mut self, group: Group, now: Now) -> Result<(), ChainEvent> {
         let parts = divide(group, &self.layout, now, self.clock.at(now));
-        self.parts.extend(parts.ok_or(ChainEvent::Refused { uncertain: 0 })?);
+        self.parts.extend(parts.ok_or(ChainEvent::Lost)?);
         Ok(())
     }
 
@@ -174,7 +166,7 @@ impl Chain {
 
     pub fn poll_action(&mut self, now: Now, ids: &mut Ids) -> Option<Action> {
         if self.work.is_none() {
-            self.work = self.next_work(now).map(|kind| self.work(kind));
+            self.work = self.next_work(now, ids).map(|kind| self.work(kind));
         }
         self.work.as_mut()?.call.poll(now.monotonic_ms, ids)
     }
@@ -190,56 +182,55 @@ impl Chain {
         Some(due_ms.max(self.resume_ms))
     }
 
-    fn next_work(&mut self, now: Now) -> Option<WorkKind> {
+    fn next_work(&mut self, now: Now, ids: &mut Ids) -> Option<WorkKind> {
         if now.monotonic_ms < self.resume_ms {
             return None;
         }
         if let Some(part) = self.parts.pop_front() {
             let answers = Some(part.sequence);
             return Some(if part.is_empty() {
-                self.confirmation(answers, now)
+                self.confirmation(answers, now, ids)
             } else if self.is_short_of_space && !part.has_puts() {
                 WorkKind::Deletions { part, answers }
             } else {
-                self.commit_of(part, answers, now)
+                self.commit_of(part, answers, now, ids)
             });
         }
         if self.is_resigning {
-            let next = self.next_head(&Part::empty(0), now);
+            let next = self.next_head(&Part::empty(0), now, ids);
             return Some(WorkKind::Resignation { next: Head { owner: None, ..next } });
         }
         if self.has_late_responses() {
-            return Some(self.commit_of(Part::empty(0), None, now));
+            return Some(self.commit_of(Part::empty(0), None, now, ids));
         }
-        (self.look_ms <= now.monotonic_ms).then(|| self.confirmation(None, now))
+        (self.look_ms <= now.monotonic_ms).then(|| self.confirmation(None, now, ids))
     }
 
-    fn confirmation(&mut self, answers: Option<u64>, now: Now) -> WorkKind {
+    fn confirmation(&mut self, answers: Option<u64>, now: Now, ids: &mut Ids) -> WorkKind {
         let part = Part::empty(0);
         if !self.confirms_by_commit && (self.is_short_of_space || now.monotonic_ms < self.clock_commit_ms) {
             WorkKind::Confirmation { answers }
         } else if self.is_short_of_space {
             WorkKind::Deletions { part, answers }
         } else {
-            self.commit_of(part, answers, now)
+            self.commit_of(part, answers, now, ids)
         }
     }
 
-    fn commit_of(&mut self, mut part: Part, answers: Option<u64>, now: Now) -> WorkKind {
+    fn commit_of(&mut self, mut part: Part, answers: Option<u64>, now: Now, ids: &mut Ids) -> WorkKind {
         part.carry(std::mem::take(&mut self.carried));
-        let next = self.next_head(&part, now);
+        let next = self.next_head(&part, now, ids);
         let old = self.responses.old(next.clock_ms);
         WorkKind::Commit { part, next, old, answers }
     }
 
-    fn next_head(&mut self, part: &Part, now: Now) -> Head {
-        self.attempts = self.attempts.saturating_add(1);
-        let clock_ms = self.clock.at(now);
-        Head { attempt: self.attempts, clock_ms, ..part.next_head(&self.head, now.wall_ms) }
+    fn next_head(&self, part: &Part, now: Now, ids: &mut Ids) -> Head {
+        let (attempt, clock_ms) = (ids.next_id().0, self.clock.at(now));
+        Head { attempt, clock_ms, ..part.next_head(&self.head, now.wall_ms) }
     }
 
     fn work(&self, kind: WorkKind) -> Work {
-        Work { call: self.call(&kind), kind, is_uncertain: false, is_look: false }
+        Work { call: self.call(&kind), kind }
     }
 
     fn call(&self, kind: &WorkKind) -> Call {
@@ -266,46 +257,42 @@ impl Chain {
     /// Handles the answer to the action under way.
     pub fn handle_answer(&mut self, result: ActionResult, now: Now) -> Vec<ChainEvent> {
         let Some(work) = self.work.take() else { return Vec::new() };
-        let answer = match (&work.kind, result) {
+        let found = match (&work.kind, result) {
             (_, Err(error)) => Err(error),
-            (WorkKind::Confirmation { .. }, Ok(answer)) => {
-                answer.into_read().map(|read| self.confirms(read.pairs.first()).then_some(self.revision))
-            }
-            (_, Ok(answer)) => answer.into_txn().map(|txn| self.revision_of(&work, txn)),
+            (WorkKind::Confirmation { .. }, Ok(answer)) => answer.into_read().map(|read| {
+                let head = read.pairs.into_iter().find(|pair| pair.key == self.layout.head());
+                let is_same = head.as_ref().is_some_and(|head| head.mod_revision == self.revision);
+                if is_same { Ok(self.revision) } else { Err(head) }
+            }),
+            (_, Ok(answer)) => answer.into_txn().map(|answer| match answer.outcome {
+                TxnOutcome::Applied if work.kind.writes_head() => Ok(answer.revision),
+                TxnOutcome::Applied => Ok(self.revision),
+                TxnOutcome::NotApplied(pairs) => Err(pairs.into_iter().next().flatten()),
+            }),
         };
-        match answer {
-            // The look was applied, so that the head is still the earlier one.
-            Ok(Some(revision)) if work.is_look && revision == self.revision => {
-                self.handle_refusal(work.kind, Refusal { is_short: true, is_uncertain: true }, now)
-            }
-            Ok(Some(revision)) => self.finish(work.kind, revision, now),
-            Ok(None) => vec![ChainEvent::Lost],
+        match found {
+            Ok(Ok(revision)) => self.finish(work.kind, revision, now),
+            Ok(Err(head)) => self.handle_other_head(work.kind, head, now),
             Err(error) => self.handle_error(work, error, now),
         }
     }
 
-    /// Whether a head that was read is that of the last commit.
-    fn confirms(&self, pair: Option<&Pair>) -> bool {
-        let head = self.layout.head();
-        pair.is_some_and(|pair| pair.key == head && pair.mod_revision == self.revision)
+    /// Handles another head than that of the last commit.
+    fn handle_other_head(&mut self, kind: WorkKind, pair: Option<Pair>, now: Now) -> Vec<ChainEvent> {
+        let Some(Pair { value, mod_revision, .. }) = pair else { return vec![ChainEvent::Lost] };
+        match Head::decode(&value) {
+            // An earlier attempt was applied.
+            Ok(head) if kind.next_head() == Some(&head) => self.finish(kind, mod_revision, now),
+            // An attempt that was given up was applied late.
+            Ok(head) if head.owner == self.head.owner && head.epoch == self.head.epoch => self.give_up(),
+            _ => vec![ChainEvent::Lost],
+        }
     }
 
-    /// Returns the revision of the head after a transaction; `None` if the transaction was not applied.
-    fn revision_of(&self, work: &Work, answer: TxnAnswer) -> Option<u64> {
-        let next = match &work.kind {
-            WorkKind::Commit { next, .. } | WorkKind::Resignation { next } => Some(next),
-            WorkKind::Deletions { .. } | WorkKind::Confirmation { .. } => None,
-        };
-        match (answer.outcome, next) {
-            (TxnOutcome::Applied, Some(_)) if !work.is_look => Some(answer.revision),
-            (TxnOutcome::Applied, _) => Some(self.revision),
-            (TxnOutcome::NotApplied(pairs), Some(next)) => {
-                // An earlier attempt may have been applied.
-                let pair = pairs.into_iter().next()??;
-                (Head::decode(&pair.value).ok()? == *next).then_some(pair.mod_revision)
-            }
-            (TxnOutcome::NotApplied(_), None) => None,
-        }
+    /// Gives up what is uncommitted.
+    fn give_up(&mut self) -> Vec<ChainEvent> {
+        self.parts.clear();
+        vec![ChainEvent::Uncommitted]
     }
 
     fn finish(&mut self, kind: WorkKind, revision: u64, now: Now) -> Vec<ChainEvent> {
@@ -345,86 +332,71 @@ impl Chain {
     }
 
     fn handle_error(&mut self, mut work: Work, error: EtcdError, now: Now) -> Vec<ChainEvent> {
-        let now_ms = now.monotonic_ms;
-        let is_definite = matches!(error, EtcdError::NoSpace | EtcdError::Refused { .. });
         let is_read = matches!(work.kind, WorkKind::Confirmation { .. });
-        if is_definite && !is_read && !work.is_uncertain {
-            let refusal = Refusal { is_short: error == EtcdError::NoSpace, is_uncertain: false };
-            let mut events = self.handle_refusal(work.kind, refusal, now);
-            if let EtcdError::Refused { reason } = error {
-                events.push(ChainEvent::Error { reason });
-            }
-            return events;
-        }
-        match error {
-            EtcdError::Refused { reason } if !is_read => {
-                // An earlier attempt may still be applied, and nothing else may have its number. The next takeover ends that.
-                return vec![ChainEvent::Error { reason }, ChainEvent::Lost];
-            }
+        let events = match error {
+            EtcdError::NoSpace if !is_read => return self.handle_lack_of_space(work.kind, now),
             EtcdError::Refused { reason } => {
-                work.call.retry_late(now_ms);
-                self.work = Some(work);
-                return vec![ChainEvent::Error { reason }];
+                let error = ChainEvent::Error { reason };
+                if !is_read {
+                    return [error].into_iter().chain(self.handle_refusal(&work.kind, now)).collect();
+                }
+                work.call.retry_late(now.monotonic_ms);
+                vec![error]
             }
-            // An earlier attempt may have been applied. A deletion shows it that etcd takes without space, and that no etcd answers
-            // with an earlier state.
-            EtcdError::NoSpace if work.kind.writes_head() && !work.is_look => {
-                work.call = Call::txn(Part::empty(0).deletions(&self.layout, self.revision));
-                work.is_look = true;
+            EtcdError::Unknown { .. } | EtcdError::Compacted { .. } | EtcdError::NoSpace => {
+                work.call.retry(now.monotonic_ms);
+                Vec::new()
             }
-            EtcdError::Unknown { .. } | EtcdError::NoSpace | EtcdError::Compacted { .. } => {
-                work.is_uncertain = true;
-                work.call.retry(now_ms);
-            }
-        }
+        };
         self.work = Some(work);
-        Vec::new()
+        events
     }
 
-    /// Handles a transaction that was not applied.
-    fn handle_refusal(&mut self, mut kind: WorkKind, refusal: Refusal, now: Now) -> Vec<ChainEvent> {
-        let Refusal { is_short, is_uncertain } = refusal;
+    /// Handles that etcd has no space for a transaction.
+    fn handle_lack_of_space(&mut self, mut kind: WorkKind, now: Now) -> Vec<ChainEvent> {
         let mut events = Vec::new();
-        if is_short {
-            if !std::mem::replace(&mut self.is_short_of_space, true) {
-                events.push(ChainEvent::Space { is_short });
-            }
-        } else {
-            self.resume_ms = now.monotonic_ms.saturating_add(REFUSAL_PAUSE_MS);
+        if !std::mem::replace(&mut self.is_short_of_space, true) {
+            events.push(ChainEvent::Space { is_short: true });
         }
-        self.look_ms = now.monotonic_ms.saturating_add(IDLE_CONFIRMATION_MS);
         if let WorkKind::Commit { part, .. } = &mut kind {
             self.carried = part.take_carried();
         }
         match kind {
-            WorkKind::Commit { part, answers: Some(answers), .. } if is_short && !part.has_puts() => {
+            WorkKind::Commit { part, answers: Some(answers), .. } if !part.has_puts() => {
                 self.work = Some(self.work(WorkKind::Deletions { part, answers: Some(answers) }));
             }
-            WorkKind::Commit { answers: Some(answers), .. }
-            | WorkKind::Deletions { answers: Some(answers), .. } => {
-                self.parts.clear();
-                events.push(ChainEvent::Refused { uncertain: if is_uncertain { answers } else { 0 } });
-            }
             WorkKind::Resignation { .. } => events.push(ChainEvent::Resigned),
-            // It is tried again later.
-            WorkKind::Commit { .. } | WorkKind::Deletions { .. } | WorkKind::Confirmation { .. } => {}
+            kind if kind.answers().is_some() => events.extend(self.give_up()),
+            _ => self.look_ms = now.monotonic_ms.saturating_add(IDLE_CONFIRMATION_MS),
         }
         events
     }
-}
 
-/// How etcd has refused a transaction.
-#[derive(Clone, Copy, Debug)]
-struct Refusal {
-    /// Whether for lack of space.
-    is_short: bool,
-    /// Whether an earlier attempt has no outcome.
-    is_uncertain: bool,
+    /// Handles that etcd has refused a transaction for good. What waits for it is not answered: the next ownership ends attempts that
+    /// have no outcome.
+    fn handle_refusal(&mut self, kind: &WorkKind, now: Now) -> Option<ChainEvent> {
+        match kind {
+            WorkKind::Resignation { .. } => Some(ChainEvent::Resigned),
+            kind if kind.answers().is_some() => Some(ChainEvent::Lost),
+            _ => {
+                self.resume_ms = now.monotonic_ms.saturating_add(REFUSAL_PAUSE_MS);
+                self.look_ms = now.monotonic_ms.saturating_add(IDLE_CONFIRMATION_MS);
+                None
+            }
+        }
+    }
 }
 
 impl WorkKind {
     fn writes_head(&self) -> bool {
-        matches!(self, Self::Commit { .. } | Self::Resignation { .. })
+        self.next_head().is_some()
+    }
+
+    fn next_head(&self) -> Option<&Head> {
+        match self {
+            Self::Commit { next, .. } | Self::Resignation { next } => Some(next),
+            Self::Deletions { .. } | Self::Confirmation { .. } => None,
+        }
     }
 
     /// Returns the sequence number that is answered when the work is done.

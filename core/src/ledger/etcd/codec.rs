@@ -48,7 +48,7 @@ pub struct Head {
     pub puts: u32,
     /// The number of keys that it deletes, without those of old responses.
     pub deletions: u32,
-    /// Number among the commits that this owner has begun: one that was given up without a known outcome differs from the next
+    /// Differs in each commit that a run of an instance has begun: one that was given up without a known outcome differs from the next
     /// one, which has the same `seq`.
     pub attempt: u64,
 }

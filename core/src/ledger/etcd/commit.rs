@@ -170,6 +170,18 @@ pub fn guarded(layout: &Layout, revision: u64, operations: Vec<Operation>) -> Tx
     Txn { conditions: vec![condition], operations, otherwise: vec![head] }
 }
 
+/// Returns keys that do not exist: with them, a transaction has as many operations and bytes as a commit may have.
+pub fn padding(layout: &Layout) -> impl Iterator<Item = Bytes> {
+    /// More than the longest value with its key, the longest responses and the head.
+    const BYTES: usize = 1_500 * 1024;
+    const KEYS: usize = OPERATIONS_MAX - 1;
+    let responses = layout.responses(0);
+    (0..KEYS).map(move |number| {
+        let number = number.to_string().into_bytes();
+        [&responses[..], &number, &[b'-'; BYTES / KEYS]].concat().into()
+    })
+}
+
 pub fn put(key: Bytes, value: Bytes) -> Operation {
     Operation::Put { key, value, lease: None }
 }

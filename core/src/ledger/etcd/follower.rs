@@ -30,6 +30,8 @@ pub struct Follower {
     head: Option<(Head, u64)>,
     /// The store's clock, by the last head that was received.
     clock: StoreClock,
+    /// The last ownership of this instance, whose clock goes on.
+    owned_epoch: Option<u64>,
     responses: ResponseIndex,
     /// The greatest version at the revision of the read: keys that were removed before it may have had it.
     floor: Version,
@@ -89,6 +91,7 @@ impl Follower {
             phase: Phase::Suspended,
             head: None,
             clock: StoreClock::default(),
+            owned_epoch: None,
             responses: ResponseIndex::default(),
             floor: Version::default(),
             revision: 0,
@@ -138,6 +141,7 @@ impl Follower {
     pub fn suspend(&mut self) -> ResponseIndex {
         self.end_watch();
         self.phase = Phase::Suspended;
+        self.owned_epoch = self.head.as_ref().map(|(head, _)| head.epoch);
         std::mem::take(&mut self.responses)
     }
 
@@ -210,7 +214,7 @@ impl Follower {
 
     /// Begins to read the pages, in the state that the head was read in.
     fn handle_head(&mut self, answer: RangeAnswer, now: Now) -> Vec<FollowerEvent> {
-        (self.head, self.responses, self.clock) = (None, ResponseIndex::default(), StoreClock::default());
+        (self.head, self.responses) = (None, ResponseIndex::default());
         let mut events = vec![FollowerEvent::Reset];
         for pair in answer.pairs {
             if let Err(key) = self.receive(pair, now) {
@@ -274,7 +278,10 @@ impl Follower {
 
     fn set_head(&mut self, head: Head, mod_revision: u64, now: Now) {
         if self.head.as_ref().is_none_or(|(_, known)| *known != mod_revision) {
-            self.clock = StoreClock::new(head.clock_ms, now);
+            // Without space in etcd, no head shows the clock.
+            if self.owned_epoch != Some(head.epoch) {
+                self.clock = StoreClock::new(head.clock_ms, now);
+            }
             self.head = Some((head, mod_revision));
         }
     }

@@ -14,7 +14,7 @@ use crate::ledger::etcd::CLUSTER_KEY_BYTES;
 use crate::ledger::etcd::action::{Action, ActionId, ActionResult, Answer, Call, Ids};
 use crate::ledger::etcd::chain::{Chain, ChainEvent};
 use crate::ledger::etcd::codec::{Meta, Owner};
-use crate::ledger::etcd::commit::put;
+use crate::ledger::etcd::commit::{padding, put};
 use crate::ledger::etcd::follower::{Follower, FollowerEvent};
 use crate::ledger::etcd::layout::Layout;
 use crate::ledger::etcd::operation::{Condition, EtcdError, Space, Txn, TxnOutcome, WatchBatch};
@@ -50,7 +50,7 @@ pub struct Instance {
     /// Whether the owner gives the store up because an operator asks for it.
     is_asked: bool,
     chain: Option<Chain>,
-    /// As long as there is a chain.
+    /// While the instance is the owner: as long as there is a chain, and while the state is read again.
     space: Option<SpaceWatch>,
     /// Whether the application was given [`Effect::ShortOfSpace`] as the owner.
     is_short_of_space: bool,
@@ -118,11 +118,6 @@ pub enum Effect {
     Committed {
         sequence: u64,
     },
-    /// Nothing after the last committed step was committed: roll all of it back. The writes of the steps up to `uncertain` must get no
-    /// answer: they may still be committed, which the instance notices then.
-    Refused {
-        uncertain: u64,
-    },
     /// Whether values and registrations must not be written any more: etcd has no space, or soon none.
     ShortOfSpace(bool),
     /// Answer nothing any more, and drop all that waits: another instance may be the owner.
@@ -140,7 +135,8 @@ impl Instance {
         let join = Txn {
             conditions: vec![Condition { key: key.clone(), mod_revision: 0 }],
             operations: vec![put(key.clone(), meta.encode())],
-            otherwise: vec![key],
+            // An etcd that takes no commits of this size refuses it.
+            otherwise: std::iter::once(key).chain(padding(&layout)).collect(),
         };
         Self {
             stage: Stage::Joining(Call::txn(join)),
@@ -171,7 +167,7 @@ impl Instance {
         let role = match self.stage {
             Stage::Closing => Role::Closed,
             Stage::Incompatible => Role::Incompatible,
-            Stage::Active if self.chain.is_some() => Role::Owner,
+            Stage::Active if self.space.is_some() => Role::Owner,
             Stage::Active if self.follower.is_following() => Role::Follower,
             Stage::Active | Stage::Joining(_) => Role::Loading,
         };
@@ -414,8 +410,13 @@ impl Instance {
             Err(EtcdError::Unknown { .. } | EtcdError::Compacted { .. }) => {
                 return call.retry(now.monotonic_ms);
             }
-            Err(error) => {
+            Err(mut error) => {
                 call.retry_late(now.monotonic_ms);
+                if let EtcdError::Refused { reason } = &mut error
+                    && is_about_size(reason)
+                {
+                    reason.push_str(": it needs --max-request-bytes=1572864 and --max-txn-ops=128, which are its defaults");
+                }
                 return self.report_failure(error, now);
             }
         };
@@ -486,6 +487,7 @@ impl Instance {
             .is_some_and(|owner| owner.instance == *self.settings.instance && owner.run == self.settings.run);
         // An ownership that has ended may have left changes behind that are still under way: the next one ends these.
         if !is_owner || head.epoch <= self.ended_epoch {
+            (self.space, self.is_short_of_space) = (None, false);
             return;
         }
         let (epoch, greatest, wall_ms) = (head.epoch, head.greatest, head.wall_ms.max(now.wall_ms));
@@ -496,18 +498,26 @@ impl Instance {
         let (clock, responses) = (self.follower.clock(), self.follower.suspend());
         let by_commit = self.settings.confirms_by_commit;
         let layout = self.settings.layout.clone();
-        let chain = Chain::new(layout, (head, revision), clock, responses, by_commit, now);
-        self.chain = Some(chain);
-        self.space = Some(SpaceWatch::new(now));
+        let mut chain = Chain::new(layout, (head, revision), clock, responses, by_commit, now);
         self.effects.push_back(Effect::Serve { epoch, floor, greatest, wall_ms });
-        self.effects.push_back(Effect::Report(ClusterEvent::TookOver { epoch }));
+        if let Some(space) = &self.space {
+            chain.set_short_of_space(space.space() == Space::Exhausted);
+            self.effects.push_back(Effect::ShortOfSpace(self.is_short_of_space));
+        } else {
+            self.space = Some(SpaceWatch::new(now));
+            self.effects.push_back(Effect::Report(ClusterEvent::TookOver { epoch }));
+        }
+        self.chain = Some(chain);
     }
 
     fn handle_chain_events(&mut self, events: Vec<ChainEvent>, now: Now) {
         for event in events {
             let effect = match event {
                 ChainEvent::Committed(sequence) => Effect::Committed { sequence },
-                ChainEvent::Refused { uncertain } => Effect::Refused { uncertain },
+                ChainEvent::Uncommitted => {
+                    self.read_state_again(now);
+                    continue;
+                }
                 ChainEvent::Space { is_short } => {
                     let space = if is_short { Space::Exhausted } else { Space::Enough };
                     self.space.iter_mut().for_each(|watch| watch.set(space, now));
@@ -578,6 +588,16 @@ impl Instance {
         }
     }
 
+    /// Drops what is uncommitted, and reads the state again. The same ownership goes on then: a takeover would need space.
+    fn read_state_again(&mut self, now: Now) {
+        if self.chain.as_ref().is_some_and(Chain::is_resigning) {
+            return self.stop();
+        }
+        self.chain = None;
+        self.effects.push_back(Effect::Stop);
+        self.follower.read_again(now.monotonic_ms);
+    }
+
     /// Ends the ownership, and follows again; returns its epoch.
     fn end_chain(&mut self, now: Now) -> u64 {
         (self.chain, self.space, self.is_short_of_space) = (None, None, false);
@@ -587,6 +607,11 @@ impl Instance {
         }
         self.ended_epoch
     }
+}
+
+/// Whether etcd refuses a request because of its size or the number of its operations.
+fn is_about_size(reason: &str) -> bool {
+    reason.ends_with("request is too large") || reason.ends_with("too many operations in txn request")
 }
 
 fn view<'a>(follower: &'a Follower, roster: &'a Roster) -> View<'a> {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::broker::Peer;
-use crate::ledger::{LedgerKind, Record, RegistrationRecord, ResponseRecord, Undo};
+use crate::ledger::{LedgerKind, Record, RegistrationRecord, ResponseRecord};
 use crate::protocol::{ConnectionId, ErrorReply, Key, Request};
 use crate::server::cluster_key::ClusterKey;
 use crate::server::delivery::Response;
@@ -13,7 +13,7 @@ use crate::server::service::cluster_state::ClusterState;
 use crate::server::service::removed_versions::RemovedVersions;
 use crate::server::service::state::State;
 use crate::server::waiting_answer::WriteIdentity;
-use crate::store::{Limits, Now, Store, StoreRequest, Version, Watcher};
+use crate::store::{Now, Store, StoreRequest, Version, Watcher};
 
 impl State {
     /// Whether requests are ignored at present, with the reason if there is one to report.
@@ -58,16 +58,10 @@ impl State {
     ) {
         if self.cluster.has_registrations {
             self.record_response(&from.client_id, identity, response, now);
-            let WriteIdentity { fingerprint, expiry_s, .. } = identity;
+            let WriteIdentity { fingerprint, expiry_s } = identity;
             let sequence = self.commit_queue.sequence();
             self.duplicates.record(from, fingerprint, response.clone(), expiry_s, now.monotonic_ms, sequence);
         }
-    }
-
-    /// Whether a request that changes no key is handled again if the commit that it waits for fails. A watch that is no
-    /// registration stays.
-    pub(super) fn is_handled_again(&self, request: &Request) -> bool {
-        !matches!(request, Request::KeyNotify { .. }) || self.cluster.has_registrations
     }
 
     /// Returns the registration before a KEYNOTIFY is handled, if the request is one and changes it.
@@ -91,13 +85,12 @@ impl State {
     }
 
     /// Adds the registration of a KEYNOTIFY that was handled to the present step, if it has changed.
-    pub(super) fn record_watch(&mut self, before: RegistrationRecord) {
-        let Some(Watcher { connection, .. }) = self.watcher_of(&before) else { return };
+    pub(super) fn record_watch(&mut self, before: &RegistrationRecord) {
+        let Some(Watcher { connection, .. }) = self.watcher_of(before) else { return };
         let is_registered = self.store.watching_client(&before.key, connection).is_some();
         if is_registered != before.is_registered {
             let after = RegistrationRecord { is_registered, ..before.clone() };
-            let undo = Undo::Restore(Record::Registration(before));
-            self.commit_queue.add_record(Some(undo), Record::Registration(after));
+            self.commit_queue.add_record(None, Record::Registration(after));
         }
     }
 
@@ -112,9 +105,8 @@ impl State {
             self.store.revoke_watch(connection, key);
             if let Some(client_id) = client_id.filter(|_| has_registrations) {
                 let ended = RegistrationRecord { key: key.clone(), client_id, is_registered: false };
-                let record = Record::Registration(ended);
                 self.commit_queue.begin_step();
-                self.commit_queue.add_record(Some(Undo::Repeat(record.clone())), record);
+                self.commit_queue.add_record(None, Record::Registration(ended));
             }
         }
     }
@@ -146,12 +138,12 @@ impl State {
         cluster.removed = RemovedVersions::default();
         self.commit_queue.clear();
         self.end_turn();
-        let limits: Limits = *self.store.limits();
+        let mut store = Store::new(*self.store.limits());
+        if !self.cluster.has_registrations {
+            store.take_watches(&mut self.store);
+        }
         let duplicates = self.duplicates.emptied();
-        (
-            std::mem::replace(&mut self.store, Store::new(limits)),
-            std::mem::replace(&mut self.duplicates, duplicates),
-        )
+        (std::mem::replace(&mut self.store, store), std::mem::replace(&mut self.duplicates, duplicates))
     }
 
     /// Applies what another owner has committed.
@@ -173,7 +165,8 @@ impl State {
 
     /// Begins to answer requests: see [`Effect::Serve`](crate::server::cluster::Effect::Serve).
     pub(super) fn serve(&mut self, epoch: u64, floor: Version, greatest: Version, wall_ms: u64) {
-        self.set_life(epoch);
+        // The state of an ownership that is read again is another one.
+        self.set_life(epoch.wrapping_add(self.cluster.losses.wrapping_shl(40)));
         self.cluster.is_serving = true;
         let (removed, forgotten) = std::mem::take(&mut self.cluster.removed).into_parts();
         self.store.raise_clock(wall_ms);

@@ -42,7 +42,6 @@ impl Service {
                 self.serve_cluster(epoch, floor, greatest, wall_ms);
             }
             Effect::Committed { sequence } => self.handle_cluster_commit(sequence, publisher),
-            Effect::Refused { uncertain } => self.handle_cluster_refusal(uncertain, publisher),
             Effect::ShortOfSpace(is_short) => self.shared.lock().commit_queue.set_short_of_room(is_short),
             Effect::Report(event) => return Some(event),
         }
@@ -90,14 +89,6 @@ impl Service {
     fn handle_cluster_commit(&self, sequence: u64, publisher: &dyn Publisher) {
         let mut state = self.shared.handle_commit(sequence, Version::default(), publisher);
         self.shared.wake_expiry_task(&mut state);
-    }
-
-    /// Handles that etcd has refused the last group, and was not changed by it.
-    fn handle_cluster_refusal(&self, uncertain: u64, publisher: &dyn Publisher) {
-        let mut state = self.shared.lock();
-        state.handle_commit_failure(uncertain, publisher, self.shared.now());
-        self.shared.wake_expiry_task(&mut state);
-        self.shared.wake_commit_thread(&mut state);
     }
 
     /// Discards the state and whatever waits for an answer: another instance owns the keys, or may do so, or the state is

@@ -244,6 +244,7 @@ fn services_hand_their_keys_answers_and_watches_over_by_etcd() {
         let vdel = Request::VDel { key: key("lock"), value: "mine".into() };
         let requests =
             [set("new", "v"), get("k"), vdel.clone(), watch("lock")].map(|request| message(&request));
+        assert_eq!(second.replies(&requests), [], "clients deliver them again");
         assert_eq!(
             second.replies(&requests),
             [quota_exceeded(), value("lost"), Reply::Count(1), quota_exceeded()]

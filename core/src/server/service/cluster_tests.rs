@@ -201,7 +201,7 @@ fn values_that_no_commit_can_have_are_too_long() {
 }
 
 #[test]
-fn what_etcd_has_no_room_for_is_rolled_back_and_only_deletions_go_on() {
+fn without_room_in_etcd_the_state_is_served_as_it_was_and_only_deletions_go_on() {
     let ledger = SimulatedLedger::default();
     let test = owner(&ledger);
     test.confirmed_replies(&[set("k", "v"), set("gone", "v"), set("vgone", "v"), watch("gone")]);
@@ -217,17 +217,18 @@ fn what_etcd_has_no_room_for_is_rolled_back_and_only_deletions_go_on() {
     }
     let vdel = Request::VDel { key: key("vgone"), value: "v".into() };
     let requests = [set("new", "v"), get("new"), set("k", "x"), get("k"), watch("k"), watch("gone")];
-    requests
-        .iter()
-        .chain(&[del("gone"), del("new"), vdel, get("short")])
-        .for_each(|request| test.request(request));
-    test.send(first);
+    let requests = requests.into_iter().chain([del("gone"), del("new"), vdel, get("short")]);
+    let requests: Vec<_> = requests.map(|request| message(&request)).chain([first]).collect();
+    for request in &requests {
+        test.send(request.clone());
+    }
     let group = test.take_group();
     assert!(!ledger.decide(&test.service, &group, &test.sent_messages));
-    assert!(
-        test.sent_messages.take().is_empty(),
-        "the answers depend on the state, and wait for a confirmation"
-    );
+    test.confirm();
+    assert!(test.sent_messages.take().is_empty(), "clients deliver them again");
+    for request in requests {
+        test.send(request);
+    }
     test.confirm();
     let refused = || QUOTA_EXCEEDED;
     let sent = test.sent_messages.take();
@@ -253,37 +254,19 @@ fn what_etcd_has_no_room_for_is_rolled_back_and_only_deletions_go_on() {
     );
 }
 
-/// Permissions that are lacking, or a request that is too long for this etcd.
 #[test]
-fn what_etcd_refuses_for_good_is_answered_with_an_error_and_later_requests_are_handled() {
+fn the_watch_of_a_connection_stays_when_the_state_is_read_again() {
     let ledger = SimulatedLedger::default();
-    let test = owner(&ledger);
-    test.confirmed_replies(&[set("k", "v")]);
-    let requests = [set("k", "w"), get("k"), del("k"), watch("k")];
-    requests.iter().for_each(|request| test.request(request));
-    for _ in 0..2 {
-        test.take_group();
-        test.effect(Effect::Refused { uncertain: 0 });
-        assert!(test.sent_messages.take().is_empty());
-    }
+    let test = TestService::in_cluster(&ledger, false);
+    test.confirmed_replies(&[set("k", "v"), watch("k")]);
+    ledger.lock().is_full = true;
+    test.request(&set("k", "w"));
+    let group = test.take_group();
+    assert!(!ledger.decide(&test.service, &group, &test.sent_messages));
+    test.request(&del("k"));
     test.confirm();
-    let replies = [QUOTA_EXCEEDED, value("v"), QUOTA_EXCEEDED, QUOTA_EXCEEDED];
-    assert_eq!(test.sent_messages.replies(), replies);
-    assert!(!test.service.statistics().cluster.unwrap().is_short_of_room);
-    assert_eq!(test.confirmed_replies(&[set("k", "x"), del("k")]), [Reply::Done, Reply::Count(1)]);
-}
-
-/// Its watch ends with its connection, and is not in etcd: the answer is true whether or not etcd takes the group.
-#[test]
-fn a_watch_of_a_connection_is_answered_once_although_its_group_is_refused() {
-    let test = TestService::in_cluster(&SimulatedLedger::default(), false);
-    test.confirmed_replies(&[watch("k")]);
-    [stop("k"), watch("other"), set("k", "v")].iter().for_each(|request| test.request(request));
-    test.take_group();
-    test.effect(Effect::Refused { uncertain: 0 });
-    test.confirm();
-    assert_eq!(test.sent_messages.replies(), [Reply::Done, Reply::Done, QUOTA_EXCEEDED]);
-    assert_eq!(test.confirmed_replies(&[stop("other"), stop("k")]), [Reply::Done, Reply::Count(0)]);
+    assert_eq!(test.notified(), [("client".to_owned(), Notification::Delete)]);
+    assert_eq!(test.confirmed_replies(&[get("k"), stop("k")]), [Reply::Absent, Reply::Done]);
 }
 
 #[test]
@@ -296,20 +279,6 @@ fn an_instance_that_owns_the_store_again_does_not_know_a_lack_of_room_of_before(
     ledger.load(&test.service);
     ledger.serve(&test.service);
     assert_eq!(test.confirmed_replies(&[watch("k"), set("k", "v")]), [Reply::Done, Reply::Done]);
-}
-
-#[test]
-fn a_write_that_may_still_be_committed_gets_no_answer_when_it_is_refused() {
-    let test = owner(&SimulatedLedger::default());
-    test.confirmed_replies(&[set("k", "v"), set("gone", "v")]);
-    [set("k", "w"), watch("k"), del("gone"), get("k")].iter().for_each(|request| test.request(request));
-    let group = test.take_group();
-    test.request(&set("later", "v"));
-    test.effect(Effect::ShortOfSpace(true));
-    test.effect(Effect::Refused { uncertain: group.sequence });
-    test.confirm();
-    // Deletions are handled again, and so is the one that was under way: it deletes the same.
-    assert_eq!(test.sent_messages.replies(), [Reply::Count(1), value("v"), QUOTA_EXCEEDED]);
 }
 
 #[test]
@@ -351,7 +320,7 @@ fn a_client_behind_a_broker_is_not_refused_for_the_answers_to_its_earlier_writes
 }
 
 #[test]
-fn a_client_that_is_gone_is_also_gone_from_a_group_that_is_refused() {
+fn a_client_that_is_gone_is_also_gone_from_an_etcd_without_room() {
     let ledger = SimulatedLedger::default();
     let test = owner(&ledger);
     let (gone, other) = (client("gone"), client("other"));
@@ -361,6 +330,7 @@ fn a_client_that_is_gone_is_also_gone_from_a_group_that_is_refused() {
     test.confirm();
     assert_eq!(ledger.lock().registrations.len(), 2);
     ledger.lock().is_full = true;
+    test.effect(Effect::ShortOfSpace(true));
     test.send_from(&other, message(&stop("k")));
     test.send_from(&other, message(&watch("k")));
     test.service.disconnect(&gone);
@@ -703,15 +673,10 @@ impl Model {
         self.pending.push_back((number, is_refused));
     }
 
-    /// Handles again what waits when etcd has refused it.
-    fn refuse(&mut self, sent: &[Sent]) {
-        let pending = std::mem::take(&mut self.pending);
+    /// Drops what waits.
+    fn stop(&mut self) {
         self.taken = 0;
-        for (number, was_refused) in pending {
-            self.send(sent, number, true);
-            let last = self.pending.back_mut().unwrap();
-            last.1 |= was_refused;
-        }
+        self.pending.clear();
     }
 
     /// Applies what the group under way has. Returns the replies.
@@ -843,10 +808,9 @@ proptest! {
                         pair.owner.effect(Effect::Committed { sequence });
                         prop_assert_eq!(pair.owner.sent_messages.replies(), model.commit(&sent));
                     } else {
-                        pair.owner.effect(Effect::ShortOfSpace(true));
-                        pair.owner.effect(Effect::Refused { uncertain: 0 });
+                        pair.ledger.serve_again(&pair.owner.service);
                         is_short = true;
-                        model.refuse(&sent);
+                        model.stop();
                     }
                 }
                 Step::Room { is_full } => {
@@ -863,8 +827,8 @@ proptest! {
                     {
                         model.commit(&sent);
                     }
-                    (model.taken, is_short) = (0, false);
-                    model.pending.clear();
+                    is_short = false;
+                    model.stop();
                     pair.take_over();
                     let rows = pair.rows(&pair.owner);
                     let texts: BTreeMap<_, _> = rows.iter().map(|(key, (_, text))| (key.clone(), text.clone())).collect();

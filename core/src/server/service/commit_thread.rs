@@ -226,7 +226,7 @@ fn end_turn(shared: &Shared) {
 /// counts as failed, and the files are written anew.
 fn handle_panic(shared: &Shared, storage: &mut FileLedger, publisher: &dyn Publisher) {
     storage.abandon_segment();
-    shared.lock().handle_commit_failure(0, publisher, shared.now_unchecked());
+    shared.lock().handle_commit_failure(publisher, shared.now_unchecked());
     shared.wake_exchange();
     (shared.events)(Event::NotPersisted { reason: "a commit has panicked".to_owned() });
 }
@@ -271,7 +271,7 @@ fn commit_group(
             }
         }
         Err(_) => {
-            state.handle_commit_failure(0, publisher, now);
+            state.handle_commit_failure(publisher, now);
             shared.wake_exchange();
         }
     }

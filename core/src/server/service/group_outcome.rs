@@ -8,7 +8,7 @@ use crate::exchange::row::RowId;
 use crate::ledger::{Failed, FileLedger, Group, KeyRecord, LedgerKind, Record, ResponseRecord, Undo};
 use crate::protocol::ErrorReply;
 use crate::protocol::timestamp::COUNTER_MAX;
-use crate::server::delivery::{Publisher, Response};
+use crate::server::delivery::{Outbound, Publisher, Response};
 use crate::server::duplicate_detection::{Fingerprint, RestoredResponse};
 use crate::server::waiting_answer::{WaitingAnswer, WaitingWrite};
 use crate::store::{Now, Version};
@@ -132,13 +132,11 @@ impl State {
     }
 
     /// Handles a failed commit: puts all uncommitted records back, from the last to the first, and handles the requests that
-    /// waited again. They are answered if they only read; without room, others are refused. Of those that etcd may still
-    /// commit, up to the step `uncertain`, no write and no registration is answered: an error could turn out to be wrong.
-    pub(super) fn handle_commit_failure(&mut self, uncertain: u64, publisher: &dyn Publisher, now: Now) {
+    /// waited again. They are answered if they only read; others are refused.
+    pub(super) fn handle_commit_failure(&mut self, publisher: &dyn Publisher, now: Now) {
         self.end_turn();
         let Failed { committed, last, undo, answers } = self.commit_queue.take_all_undone();
         self.duplicates.handle_rollback(committed, last, now.monotonic_ms);
-        self.cluster.under_way = None;
         let (mut repeated, mut are_rules_back) = (Vec::new(), false);
         for undo in undo.into_iter().rev() {
             are_rules_back |= matches!(undo.record(), Record::Exchange(RowId::Rules, _));
@@ -150,14 +148,7 @@ impl State {
         self.handle_rows_restored(publisher, are_rules_back, now);
         repeated.reverse();
         self.repeat(publisher, repeated, now);
-        let was_short_of_room = self.commit_queue.is_short_of_room();
-        self.commit_queue.set_short_of_room(true);
-        for (sequence, answer) in answers {
-            if sequence > uncertain || !answer.needs_room() {
-                self.handle_again(publisher, answer, !was_short_of_room, now);
-            }
-        }
-        self.commit_queue.set_short_of_room(was_short_of_room);
+        answers.into_iter().for_each(|answer| self.handle_again(publisher, answer, now));
     }
 
     /// Adds again, as it is now, what a failed commit had and is not undone: in one step the rows that depend on others, then
@@ -171,7 +162,7 @@ impl State {
                     keys.insert(key);
                 }
                 Record::Exchange(id, _) => _ = rows.insert(id),
-                record @ (Record::Registration(_) | Record::Response(_)) => self.repeat_record(record),
+                Record::Registration(_) | Record::Response(_) => {}
             }
         }
         self.commit_queue.begin_step();
@@ -200,22 +191,12 @@ impl State {
         self.commit_queue.add_record(Some(Undo::Repeat(record.clone())), record);
     }
 
-    /// Handles again what waited for a commit that has failed. `is_for_good`: for lack of room it has not, so that another
-    /// attempt fails as this one has.
-    fn handle_again(
-        &mut self,
-        publisher: &dyn Publisher,
-        answer: WaitingAnswer,
-        is_for_good: bool,
-        now: Now,
-    ) {
+    /// Handles again what waited for a commit that has failed.
+    fn handle_again(&mut self, publisher: &dyn Publisher, answer: WaitingAnswer, now: Now) {
         match answer {
-            WaitingAnswer::Write(outbound, write, _) => {
-                let WaitingWrite { request, from, mut identity } = *write;
-                identity.refusals = identity.refusals.saturating_add(u8::from(is_for_good));
-                if let Some((reply_to, _)) = outbound.response {
-                    self.handle_write(publisher, &from, request, reply_to, identity, now);
-                }
+            WaitingAnswer::Write(Outbound { response: Some((reply_to, _)), .. }, Some(write), _) => {
+                let WaitingWrite { request, from, identity } = *write;
+                self.handle_write(publisher, &from, request, reply_to, identity, now);
             }
             WaitingAnswer::Read(reply_to, _, request) => {
                 _ = self.handle_read(publisher, *request, reply_to, now)
@@ -232,7 +213,7 @@ impl State {
                     self.answer(publisher, WaitingAnswer::Notifications(change));
                 }
             }
-            WaitingAnswer::Events(_) => {}
+            WaitingAnswer::Events(_) | WaitingAnswer::Write(..) => {}
         }
     }
 

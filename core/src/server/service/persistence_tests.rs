@@ -196,7 +196,7 @@ fn while_the_disk_fails_no_version_above_the_ceiling_is_given_out() {
     let test = custom(&home);
     test.send(persistent("k", "v"));
     let now = test.service.shared.now();
-    test.service.shared.lock().handle_commit_failure(0, &test.sent_messages, now);
+    test.service.shared.lock().handle_commit_failure(&test.sent_messages, now);
     test.sent_messages.take();
     assert_eq!(test.reply(&set("lock", "v")), Reply::Done);
     test.send(ahead("lock", 50_000));
@@ -229,7 +229,7 @@ async fn a_write_in_memory_survives_a_failed_commit() {
     let passing = message(&set("passing", "v"));
     test.send(passing.clone());
     let now = test.service.shared.now();
-    test.service.shared.lock().handle_commit_failure(0, &test.sent_messages, now);
+    test.service.shared.lock().handle_commit_failure(&test.sent_messages, now);
     assert_eq!(test.sent_messages.replies(), [Reply::Done, Reply::Error(ErrorReply::NotPersisted)]);
     assert_eq!(test.reply(&del("passing")), Reply::Count(1));
     // A second delivery is still recognized.
@@ -384,7 +384,7 @@ async fn a_read_that_waits_when_the_disk_fails_is_answered_with_what_is_on_disk(
     test.send(persistent("k", "more"));
     assert!(test.sent_messages.replies().is_empty());
     let now = test.service.shared.now();
-    test.service.shared.lock().handle_commit_failure(0, &test.sent_messages, now);
+    test.service.shared.lock().handle_commit_failure(&test.sent_messages, now);
     let refused = || Reply::Error(ErrorReply::NotPersisted);
     let expected = [refused(), refused(), value("before"), Reply::Absent, Reply::Done, refused()];
     assert_eq!(test.sent_messages.replies(), expected);
@@ -405,7 +405,7 @@ fn a_write_in_memory_that_waits_for_an_expiry_is_applied_although_the_commit_fai
     test.sent_messages.take();
     test.request(&set("k", "in memory"));
     assert_eq!(test.sent_messages.replies(), [], "it waits for the expiry");
-    test.service.shared.lock().handle_commit_failure(0, &test.sent_messages, test.service.shared.now());
+    test.service.shared.lock().handle_commit_failure(&test.sent_messages, test.service.shared.now());
     assert_eq!(test.sent_messages.replies(), [Reply::Done]);
     assert_eq!(test.reply(&get("k")), value("in memory"));
     // However often it is written, the queue has the expiry alone: nothing bounds what does not wait.
@@ -427,7 +427,7 @@ fn a_redelivery_that_waits_when_the_disk_fails_gets_the_first_answer() {
     assert_eq!(test.sent_messages.replies(), [Reply::Done]);
     test.send(first);
     assert_eq!(test.sent_messages.replies(), [], "the key is not committed");
-    test.service.shared.lock().handle_commit_failure(0, &test.sent_messages, test.service.shared.now());
+    test.service.shared.lock().handle_commit_failure(&test.sent_messages, test.service.shared.now());
     assert_eq!(test.sent_messages.replies(), [Reply::Error(ErrorReply::NotPersisted), Reply::Done]);
     assert_eq!(test.reply(&get("k")), value("in memory"));
 }
@@ -617,7 +617,7 @@ fn the_first_write_after_a_failed_commit_is_committed_at_once() {
     {
         let mut state = shared.lock();
         state.is_commit_due = false;
-        state.handle_commit_failure(0, &test.sent_messages, now);
+        state.handle_commit_failure(&test.sent_messages, now);
     }
     commit_thread::try_recover(shared, &mut storage, &test.sent_messages, now).unwrap();
     test.send(persistent("b", "v"));

@@ -166,7 +166,7 @@ mod tests {
             test.sent_messages.take();
             let mut state = test.service.shared.lock();
             if fails {
-                state.handle_commit_failure(0, &test.sent_messages, test.service.shared.now());
+                state.handle_commit_failure(&test.sent_messages, test.service.shared.now());
             } else {
                 let ceiling = Version { ms: u64::MAX, counter: 0 };
                 while state.handle_commit(KEYS as u64, ceiling, &test.sent_messages) {}

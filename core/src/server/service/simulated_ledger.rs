@@ -65,18 +65,27 @@ impl SimulatedLedger {
         }
     }
 
-    /// Decides a group. Returns whether it is committed.
+    /// Decides a group. Returns whether it is committed; otherwise the state is served again as it was before.
     pub(super) fn decide(&self, service: &Service, group: &Group, publisher: &dyn Publisher) -> bool {
         let (sequence, is_committed) = (group.sequence, self.commit(service, group));
-        let effects = if is_committed {
-            vec![Effect::Committed { sequence }]
+        if is_committed {
+            service.handle_cluster_effect(Effect::Committed { sequence }, publisher);
         } else {
-            vec![Effect::ShortOfSpace(true), Effect::Refused { uncertain: 0 }]
-        };
-        for effect in effects {
-            service.handle_cluster_effect(effect, publisher);
+            self.serve_again(service);
         }
         is_committed
+    }
+
+    /// Has an owner drop what is uncommitted, and serve the state again, without space.
+    pub(super) fn serve_again(&self, service: &Service) {
+        let publisher = RecordingPublisher::default();
+        for effect in [Effect::Stop, Effect::Reset] {
+            service.handle_cluster_effect(effect, &publisher);
+        }
+        self.load(service);
+        let epoch = self.lock().epoch;
+        self.serve_as(service, epoch);
+        service.handle_cluster_effect(Effect::ShortOfSpace(true), &publisher);
     }
 
     /// Passes the whole state to a follower.
@@ -94,9 +103,14 @@ impl SimulatedLedger {
 
     /// Makes a follower that has the whole state the owner.
     pub(super) fn serve(&self, service: &Service) {
-        let mut ledger = self.lock();
-        ledger.epoch += 1;
-        service.serve_cluster(ledger.epoch, ledger.greatest, ledger.greatest, clock::wall_ms());
+        let epoch = self.lock().epoch + 1;
+        self.lock().epoch = epoch;
+        self.serve_as(service, epoch);
+    }
+
+    fn serve_as(&self, service: &Service, epoch: u64) {
+        let greatest = self.lock().greatest;
+        service.serve_cluster(epoch, greatest, greatest, clock::wall_ms());
     }
 }
 

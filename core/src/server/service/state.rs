@@ -148,7 +148,7 @@ impl State {
         }
         let fingerprint =
             self.duplicates.fingerprint(&reply_to.response_topic, &reply_to.correlation, message);
-        let identity = WriteIdentity { fingerprint, expiry_s: message.expiry_s, refusals: 0 };
+        let identity = WriteIdentity { fingerprint, expiry_s: message.expiry_s };
         self.handle_write(publisher, from, request, reply_to, identity, now)
     }
 
@@ -167,8 +167,8 @@ impl State {
         if let Some(response) = self.duplicates.recognize(from, identity.fingerprint, now.monotonic_ms) {
             // The first delivery may not be committed yet, and its response may still fail.
             let waits = self.commit_queue.waits(DependsOn::Key(&key));
-            let write = waits.then(|| WaitingWrite::new(request, from, identity));
-            self.answer_write(publisher, Outbound::from((reply_to, response)), write, None);
+            let write = self.write_again(waits, || (request, from, identity));
+            self.answer_write(publisher, Outbound::from((reply_to, response)), waits, write, None);
             return Handled::Answered;
         }
         if self.was_answered(identity.fingerprint) {
@@ -177,11 +177,12 @@ impl State {
         }
         let takes_part = self.takes_part(&key);
         let is_persistent = request.persist || takes_part || self.store.is_persistent(&key);
-        if let Some(error) = self.write_error(&request, &key, is_persistent, identity) {
-            self.refuse_write(publisher, from, request, reply_to, identity, error, now);
+        let deletes = !matches!(request.request, Request::Set { .. });
+        if let Some(error) = self.commit_queue.write_error(&key, is_persistent, deletes) {
+            self.refuse_write(publisher, from, reply_to, identity, error, now);
             return Handled::Answered;
         }
-        let before = self.may_wait(&request, &key, is_persistent, now).then(|| {
+        let before = self.may_be_undone(&request, &key, is_persistent, now).then(|| {
             (
                 WaitingWrite::new(request.clone(), from, identity),
                 KeyRecord::new(key.clone(), self.read(&key, now)),
@@ -208,57 +209,40 @@ impl State {
         }
         let depends_on = change.as_ref().map_or(DependsOn::Key(&key), DependsOn::Change);
         let waits = self.commit_queue.waits(depends_on);
-        debug_assert!(before.is_some() || !waits, "a write that waits can be undone and handled again");
         let (mut write, mut acknowledgement) = (None, None);
         let response = Response::new(&reply, version);
-        if let Some((again, before)) = before.filter(|_| waits) {
+        if waits {
+            let (again, before) = before.unzip();
             if let Some(change) = &change {
-                self.commit_queue.add_record(Some(Undo::Restore(Record::Key(before))), change.into());
+                let undo = before.map(|before| Undo::Restore(Record::Key(before)));
+                self.commit_queue.add_record(undo, change.into());
             }
             self.record_response(&from.client_id, identity, &response, now);
-            (write, acknowledgement) = (Some(again), from.hold_acknowledgement());
+            (write, acknowledgement) = (again, from.hold_acknowledgement());
         }
         let outbound = Outbound { response: Some((reply_to, response.clone())), change };
-        let sequence = self.answer_write(publisher, outbound, write, acknowledgement);
-        let WriteIdentity { fingerprint, expiry_s, .. } = identity;
+        let sequence = self.answer_write(publisher, outbound, waits, write, acknowledgement);
+        let WriteIdentity { fingerprint, expiry_s } = identity;
         self.duplicates.record(from, fingerprint, response, expiry_s, now.monotonic_ms, sequence);
         if reply == NOT_AUTHORIZED { Handled::NotAuthorized(key) } else { Handled::Answered }
     }
 
-    /// Returns the error with which a write is rejected at present, if any.
-    fn write_error(
-        &self,
-        request: &StoreRequest,
-        key: &Key,
-        is_persistent: bool,
-        identity: WriteIdentity,
-    ) -> Option<ErrorReply> {
-        let deletes = !matches!(request.request, Request::Set { .. });
-        let error = self.commit_queue.write_error(key, is_persistent, deletes);
-        // A deletion needs no room: one that is refused again would be refused for ever.
-        error.or((identity.refusals > 1).then_some(ErrorReply::QuotaExceeded))
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "the parts of one request")]
     fn refuse_write(
         &mut self,
         publisher: &dyn Publisher,
         from: &Peer,
-        request: StoreRequest,
         reply_to: ReplyTo,
         identity: WriteIdentity,
         error: ErrorReply,
         now: Now,
     ) {
-        let response = Response::error(error);
-        let waits = self.commit_queue.waits(DependsOn::Nothing);
-        let write = waits.then(|| WaitingWrite::new(request, from, identity));
+        let (response, waits) = (Response::error(error), self.commit_queue.waits(DependsOn::Nothing));
         self.record_refusal(from, identity, &response, now);
-        self.answer_write(publisher, Outbound::from((reply_to, response)), write, None);
+        self.answer_write(publisher, Outbound::from((reply_to, response)), waits, None, None);
     }
 
-    /// Whether the response to a write may wait for a commit.
-    fn may_wait(&self, request: &StoreRequest, key: &Key, is_persistent: bool, now: Now) -> bool {
+    /// Whether a write may have to be undone, because its response may wait for a commit of the file.
+    fn may_be_undone(&self, request: &StoreRequest, key: &Key, is_persistent: bool, now: Now) -> bool {
         let sent_ms = match &request.timestamp {
             Some(Ok(timestamp)) => timestamp.ms,
             _ => 0,
@@ -269,22 +253,33 @@ impl State {
         self.commit_queue.may_wait(key, is_persistent, latest_ms)
     }
 
-    /// Sends the response to a write and its notifications or, if there is a write to handle again, adds them to the present
-    /// step. Returns the sequence number of the step that they wait for, or 0.
+    /// Returns a write that waits for a commit of the file, to be handled again if that fails.
+    fn write_again<'a>(
+        &self,
+        waits: bool,
+        write: impl FnOnce() -> (StoreRequest, &'a Peer, WriteIdentity),
+    ) -> Option<Box<WaitingWrite>> {
+        (waits && self.ledger() == LedgerKind::File).then(|| {
+            let (request, from, identity) = write();
+            WaitingWrite::new(request, from, identity)
+        })
+    }
+
+    /// Sends the response to a write and its notifications or, if they wait, adds them to the present step. Returns the sequence number
+    /// of the step that they wait for, or 0.
     fn answer_write(
         &mut self,
         publisher: &dyn Publisher,
         outbound: Outbound,
+        waits: bool,
         write: Option<Box<WaitingWrite>>,
         acknowledgement: Option<HeldAcknowledgement>,
     ) -> u64 {
-        match write {
-            Some(write) => self.answer(publisher, WaitingAnswer::Write(outbound, write, acknowledgement)),
-            None => {
-                outbound.send(publisher);
-                0
-            }
+        if waits {
+            return self.answer(publisher, WaitingAnswer::Write(outbound, write, acknowledgement));
         }
+        outbound.send(publisher);
+        0
     }
 
     /// Handles all requests that change no key.
@@ -312,7 +307,10 @@ impl State {
                     Outbound::from((reply_to, Response::error(error))).send(publisher);
                     return Handled::Answered;
                 }
-                again = self.is_handled_again(&request.request).then(|| Box::new(request.clone()));
+                // What has begun to be watched stays so.
+                let is_repeated = self.ledger() == LedgerKind::File
+                    && !matches!(request.request, Request::KeyNotify { .. });
+                again = is_repeated.then(|| Box::new(request.clone()));
             }
         }
         let watch = match self.begin_watch(&request) {
@@ -328,7 +326,7 @@ impl State {
             self.send_expired(publisher, expired, now);
             self.commit_queue.begin_step();
         }
-        watch.into_iter().for_each(|before| self.record_watch(before));
+        watch.into_iter().for_each(|before| self.record_watch(&before));
         if let Some(details) = &mut reply_to.details {
             // Also in place of those of the first time, if the read is handled again.
             *details = match (&key, &reply) {

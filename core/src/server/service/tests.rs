@@ -692,7 +692,7 @@ fn a_change_that_is_not_committed_is_rolled_back() {
     test.send(lost.clone());
     [del("k"), get("k"), set("new", "v")].iter().for_each(|request| test.request(request));
     let now = test.service.shared.now();
-    test.service.shared.lock().handle_commit_failure(0, &test.sent_messages, now);
+    test.service.shared.lock().handle_commit_failure(&test.sent_messages, now);
     let sent = test.sent_messages.take();
     assert!(sent.iter().all(|(to, _)| to.is_none()), "no watcher is notified");
     let rejected = Reply::Error(ErrorReply::NotPersisted);
@@ -828,7 +828,7 @@ fn a_rollback_does_not_revive_a_key_that_had_expired_before_the_change() {
     test.sent_messages.take();
     test.request(&set("short", "lost"));
     let now = test.service.shared.now();
-    test.service.shared.lock().handle_commit_failure(0, &test.sent_messages, now);
+    test.service.shared.lock().handle_commit_failure(&test.sent_messages, now);
     assert!(test.service.shared.lock().store.read(&key("short")).is_none());
     assert_eq!(test.reply(&get("short")), Reply::Absent);
     // The expiry is true although the commit failed, and is notified once.

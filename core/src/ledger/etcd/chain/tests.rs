@@ -3,7 +3,7 @@
 use super::*;
 use crate::ledger::etcd::action::{ActionKind, Answer};
 use crate::ledger::etcd::codec::Owner;
-use crate::ledger::etcd::operation::{Operation, RangeAnswer, Txn};
+use crate::ledger::etcd::operation::{Operation, RangeAnswer, Txn, TxnAnswer};
 use crate::ledger::{KeyRecord, Record, ResponseRecord};
 use crate::protocol::Key;
 use crate::protocol::reply::Outcome;
@@ -90,7 +90,12 @@ impl Testbed {
     }
 
     fn read(&mut self, mod_revision: u64) -> Vec<ChainEvent> {
-        let pair = Pair { key: layout().head(), value: self.chain.head.encode(), mod_revision };
+        let head = self.chain.head.clone();
+        self.read_head(&head, mod_revision)
+    }
+
+    fn read_head(&mut self, head: &Head, mod_revision: u64) -> Vec<ChainEvent> {
+        let pair = Pair { key: layout().head(), value: head.encode(), mod_revision };
         let answer = RangeAnswer { revision: 99, pairs: vec![pair], more: 0 };
         self.chain.handle_answer(Ok(Answer::Read(answer)), self.now)
     }
@@ -130,7 +135,8 @@ fn another_head_ends_the_ownership() {
     let others = [
         Head { owner: owner("b"), epoch: 5, ..own.clone() },
         Head { owner: Some(Owner { instance: "a".to_owned(), run: 2 }), ..own.clone() },
-        Head { seq: 11, ..own.clone() },
+        Head { epoch: 5, ..own.clone() },
+        Head { owner: None, ..own },
     ];
     for other in others {
         let mut testbed = testbed(false);
@@ -152,7 +158,7 @@ fn a_group_that_only_reads_is_confirmed_by_a_read_of_the_head_or_by_a_commit_of_
     assert_eq!(by_read.read(50), [ChainEvent::Committed(5)]);
     by_read.chain.commit(group(Vec::new(), 6), NOW).unwrap();
     by_read.poll();
-    assert_eq!(by_read.read(51), [ChainEvent::Lost]);
+    assert_eq!(by_read.read_head(&Head { owner: owner("b"), ..Head::default() }, 51), [ChainEvent::Lost]);
 
     let mut by_commit = testbed(true);
     let txn = by_commit.commit(Vec::new(), 5);
@@ -173,11 +179,11 @@ fn a_confirmation_under_way_does_not_confirm_what_came_later() {
 }
 
 #[test]
-fn without_space_a_group_is_refused_and_deletions_are_committed_without_a_head() {
+fn without_space_a_group_is_given_up_and_deletions_are_committed_without_a_head() {
     let mut testbed = testbed(false);
     testbed.commit(vec![(1, row("a", true)), (2, row("b", false))], 3);
-    let refused = [ChainEvent::Space { is_short: true }, ChainEvent::Refused { uncertain: 0 }];
-    assert_eq!(testbed.fails(EtcdError::NoSpace), refused);
+    let given_up = [ChainEvent::Space { is_short: true }, ChainEvent::Uncommitted];
+    assert_eq!(testbed.fails(EtcdError::NoSpace), given_up);
     let txn = testbed.commit(vec![(4, row("b", false))], 4);
     assert!(matches!(&txn.operations[..], [Operation::Delete { .. }]));
     assert_eq!(txn.conditions[0].mod_revision, 50);
@@ -217,43 +223,24 @@ fn responses_that_were_given_without_space_are_committed_as_soon_as_there_is_som
     assert_eq!(testbed.poll(), None);
 }
 
-/// A testbed with a commit without an outcome, whose repetition etcd refuses for lack of space; and what it asks next.
-fn short_of_space_in_doubt() -> (Testbed, Txn, Txn) {
+#[test]
+fn an_attempt_that_was_given_up_without_space_and_arrives_late_makes_the_state_be_read_again() {
     let mut testbed = testbed(false);
     let txn = testbed.commit(vec![(1, row("a", true)), (2, row("b", false))], 3);
     assert_eq!(testbed.fails(unknown()), []);
     assert_eq!(testbed.txn(), txn);
-    assert_eq!(testbed.fails(EtcdError::NoSpace), []);
-    let look = testbed.txn();
-    assert!(matches!(&look.operations[..], [Operation::Delete { .. }]), "etcd takes it without space");
-    assert_eq!(look.conditions, txn.conditions);
-    (testbed, txn, look)
-}
-
-#[test]
-fn without_space_the_head_shows_that_an_earlier_attempt_was_applied() {
-    let (mut testbed, txn, look) = short_of_space_in_doubt();
-    assert_eq!(testbed.fails(unknown()), []);
-    testbed.now.monotonic_ms += 1_000;
-    assert_eq!(testbed.txn(), look);
-    assert_eq!(testbed.not_applied(&head_of(&txn), 60), [ChainEvent::Committed(3)]);
-    let next = testbed.commit(vec![(4, row("b", false))], 4);
-    assert_eq!(next.conditions[0].mod_revision, 60);
-}
-
-#[test]
-fn without_space_an_attempt_that_was_not_applied_is_given_up_and_deletions_go_on() {
-    let (mut testbed, txn, _) = short_of_space_in_doubt();
-    let refused = [ChainEvent::Space { is_short: true }, ChainEvent::Refused { uncertain: 3 }];
-    assert_eq!(testbed.applied(60), refused);
+    let given_up = [ChainEvent::Space { is_short: true }, ChainEvent::Uncommitted];
+    assert_eq!(testbed.fails(EtcdError::NoSpace), given_up);
     let deletion = testbed.commit(vec![(4, row("b", false))], 4);
+    assert_eq!(testbed.not_applied(&head_of(&txn), 70), [ChainEvent::Uncommitted]);
     assert!(matches!(&deletion.operations[..], [Operation::Delete { .. }]));
-    assert_eq!(deletion.conditions[0].mod_revision, 50);
-    assert_eq!(testbed.applied(61), [ChainEvent::Committed(4)]);
     testbed.chain.set_short_of_space(false);
     let next = testbed.commit(vec![(5, row("a", true))], 5);
     assert_ne!(head_of(&next), head_of(&txn), "neither can be taken for the other");
-    assert_eq!(testbed.not_applied(&head_of(&txn), 70), [ChainEvent::Lost], "the attempt has arrived late");
+    assert_eq!(testbed.not_applied(&head_of(&txn), 70), [ChainEvent::Uncommitted]);
+    testbed.chain.commit(group(Vec::new(), 6), NOW).unwrap();
+    testbed.poll();
+    assert_eq!(testbed.read(70), [ChainEvent::Uncommitted]);
 }
 
 #[test]
@@ -263,24 +250,27 @@ fn a_resignation_of_unknown_outcome_ends_too_without_space() {
     testbed.txn();
     testbed.fails(unknown());
     testbed.txn();
-    testbed.fails(EtcdError::NoSpace);
-    testbed.txn();
-    assert_eq!(testbed.applied(62), [ChainEvent::Space { is_short: true }, ChainEvent::Resigned]);
+    let resigned = [ChainEvent::Space { is_short: true }, ChainEvent::Resigned];
+    assert_eq!(testbed.fails(EtcdError::NoSpace), resigned);
 }
 
 #[test]
-fn a_refusal_ends_the_ownership_only_if_an_earlier_attempt_may_be_applied() {
+fn a_refusal_ends_the_ownership_if_an_answer_waits_for_the_commit() {
     let error = ChainEvent::Error { reason: "permission denied".to_owned() };
-    let mut testbed = testbed(false);
-    testbed.commit(vec![(1, row("a", true))], 1);
-    assert_eq!(testbed.fails(refused()), [ChainEvent::Refused { uncertain: 0 }, error.clone()]);
-    testbed.chain.commit(group(vec![(2, row("a", true))], 2), NOW).unwrap();
-    assert_eq!(testbed.poll(), None, "the same refusal would come at once");
-    testbed.now.monotonic_ms = testbed.chain.next_deadline().unwrap();
-    testbed.txn();
-    testbed.fails(unknown());
-    testbed.txn();
-    assert_eq!(testbed.fails(refused()), [error, ChainEvent::Lost]);
+    let mut waited_for = testbed(false);
+    waited_for.commit(vec![(1, row("a", true))], 1);
+    assert_eq!(waited_for.fails(refused()), [error.clone(), ChainEvent::Lost]);
+    let mut resigning = testbed(false);
+    resigning.chain.resign();
+    resigning.txn();
+    assert_eq!(resigning.fails(refused()), [error.clone(), ChainEvent::Resigned]);
+    let mut idle = testbed(true);
+    idle.now.monotonic_ms = idle.chain.next_deadline().unwrap();
+    idle.txn();
+    assert_eq!(idle.fails(refused()), [error]);
+    assert_eq!(idle.poll(), None, "the same refusal would come at once");
+    idle.now.monotonic_ms = idle.chain.next_deadline().unwrap();
+    idle.txn();
 }
 
 #[test]

@@ -3,9 +3,11 @@
 use bytes::Bytes;
 
 use super::*;
+use crate::ledger::RegistrationRecord;
 use crate::ledger::etcd::action::ActionKind;
 use crate::ledger::etcd::codec::{Head, MemberState, encode_request, encode_run};
 use crate::ledger::etcd::operation::{Operation, Pair, RangeAnswer, TxnAnswer, WatchEvent};
+use crate::protocol::Key;
 
 const NOW: Now = Now { wall_ms: 1_000, monotonic_ms: 100 };
 
@@ -346,4 +348,40 @@ fn values_are_refused_before_etcd_is_full_and_until_it_has_space_again_while_com
     assert_eq!(after(Space::Exhausted), (Vec::new(), true));
     assert_eq!(after(Space::Low), (Vec::new(), false));
     assert_eq!(after(Space::Enough), (shown(false), false));
+}
+
+#[test]
+fn an_owner_for_whose_group_etcd_has_no_space_reads_the_state_again_and_goes_on_without_a_takeover() {
+    let (mut instance, layout) = (owner(), Layout::new("c"));
+    let (head, _) = instance.follower.head().cloned().unwrap();
+    let registration =
+        RegistrationRecord { key: Key::new("k").unwrap(), client_id: "client".into(), is_registered: true };
+    let records = vec![(1, Record::Registration(registration))];
+    instance.commit(Group { records, sequence: 1, ..Group::default() }, NOW);
+    let commit = instance.poll_action(NOW).unwrap();
+    instance.handle_answer(commit.id, Err(EtcdError::NoSpace), NOW);
+    let short = Effect::ShortOfSpace(true);
+    assert_eq!(effects(&mut instance), [Effect::Report(ClusterEvent::NoSpace), short.clone(), Effect::Stop]);
+    assert!(!instance.wants_group());
+    let later = Now { monotonic_ms: NOW.monotonic_ms + 3_000, ..NOW };
+    read(&mut instance, later, vec![Pair { key: layout.head(), value: head.encode(), mod_revision: 2 }]);
+    assert_eq!(instance.status().role, Role::Owner);
+    let (floor, greatest) = (Version::default(), Version::default());
+    let serve = Effect::Serve { epoch: 1, floor, greatest, wall_ms: 1_000 };
+    assert_eq!(effects(&mut instance), [Effect::Reset, serve, short]);
+    assert_eq!(instance.follower.clock().at(later), head.clock_ms + 3_000, "times to live end in time");
+    assert!(instance.wants_group() && instance.chain.unwrap().is_short_of_space());
+}
+
+#[test]
+fn an_etcd_that_takes_smaller_requests_than_a_commit_may_be_is_refused_at_the_start() {
+    let mut instance = instance();
+    let join = instance.poll_action(NOW).unwrap();
+    let ActionKind::Txn(txn) = &join.kind else { panic!() };
+    let bytes: usize = txn.otherwise.iter().map(Bytes::len).sum();
+    assert!(txn.otherwise.len() == 120 && (1_400_000..1_560_000).contains(&bytes), "{bytes}");
+    let reason = "etcd at a:2379: request is too large".to_owned();
+    instance.handle_answer(join.id, Err(EtcdError::Refused { reason }), NOW);
+    let [Effect::Report(ClusterEvent::Refused { reason })] = &effects(&mut instance)[..] else { panic!() };
+    assert!(reason.contains("too large: it needs --max-request-bytes=1572864"), "{reason}");
 }

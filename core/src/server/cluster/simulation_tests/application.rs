@@ -5,21 +5,18 @@ use std::sync::Arc;
 
 use super::Mistake;
 use super::requests::{Ledger, Operation, Reply, RequestId};
-use crate::ledger::{
-    CommitQueue, Failed, Group, KeyRecord, LedgerKind, Record, RegistrationRecord, ResponseRecord, Undo,
-};
+use crate::ledger::{CommitQueue, Group, KeyRecord, LedgerKind, Record, RegistrationRecord, ResponseRecord};
 use crate::protocol::reply::Outcome;
 use crate::protocol::{Condition, ConnectionId, Key, Request, Timestamp};
 use crate::server::cluster::Effect;
-use crate::store::{Limits, Now, Store, StoreRequest, StoredValue, Version, WatchOptions};
+use crate::store::{Limits, Now, Store, StoreRequest, Version, WatchOptions};
 
 /// How long responses are kept.
 pub const KEPT_MS: u64 = 90_000;
 
 pub struct Application {
     pub store: Store,
-    /// Each with the step that has recorded it; 0: another owner has.
-    responses: BTreeMap<RequestId, (u64, ResponseRecord)>,
+    responses: BTreeMap<RequestId, ResponseRecord>,
     pub registrations: BTreeSet<(Key, Arc<str>)>,
     is_serving: bool,
     wall_ms: u64,
@@ -46,7 +43,7 @@ impl Application {
     }
 
     /// Handles an effect; returns what can be answered.
-    pub fn handle_effect(&mut self, effect: Effect, ledger: &Ledger, now: Now) -> Vec<(RequestId, Reply)> {
+    pub fn handle_effect(&mut self, effect: Effect) -> Vec<(RequestId, Reply)> {
         match effect {
             Effect::Reset => {
                 let queue = std::mem::replace(&mut self.queue, CommitQueue::new(LedgerKind::Etcd));
@@ -79,7 +76,6 @@ impl Application {
                 while self.queue.handle_commit(sequence, Version::default(), |answer| answers.push(answer)) {}
                 return answers;
             }
-            Effect::Refused { uncertain } => return self.roll_back(uncertain, ledger, now),
             Effect::ShortOfSpace(is_short) => self.is_short = is_short,
             Effect::Stop => {
                 self.is_serving = false;
@@ -102,42 +98,9 @@ impl Application {
             Record::Response(_) if self.mistake == Some(Mistake::ForgetsResponses) => {}
             Record::Response(response) => {
                 let (client, number) = (response.client_id.parse().unwrap(), response.fingerprint);
-                self.responses.insert(RequestId { client, number }, (0, response));
+                self.responses.insert(RequestId { client, number }, response);
             }
             Record::Exchange(..) => panic!("{record:?}"),
-        }
-    }
-
-    /// Undoes all that is not committed: writes are refused, reads are handled again. Writes up to `uncertain` get no answer.
-    fn roll_back(&mut self, uncertain: u64, ledger: &Ledger, now: Now) -> Vec<(RequestId, Reply)> {
-        let Failed { committed, undo, answers, .. } = self.queue.take_all_undone();
-        self.responses.retain(|_, (sequence, _)| *sequence <= committed);
-        let mut repeated = Vec::new();
-        for undo in undo.into_iter().rev() {
-            match undo {
-                Undo::Restore(record) => self.restore(record),
-                Undo::Repeat(record) => repeated.push(record),
-            }
-        }
-        // An expiry is not rolled back: it can be committed without space.
-        for record in repeated.into_iter().rev() {
-            self.add_expired(record);
-        }
-        let mut replies = Vec::new();
-        for (sequence, (id, _)) in answers {
-            if matches!(ledger.requests[&id].operation, Operation::Get) {
-                replies.extend(self.handle_request(id, ledger, now));
-            } else if sequence > uncertain {
-                replies.push((id, Reply::NoSpace));
-            }
-        }
-        replies
-    }
-
-    fn add_expired(&mut self, record: Record) {
-        if matches!(&record, Record::Key(record) if self.store.read(&record.key).is_none()) {
-            self.queue.begin_step();
-            self.queue.add_record(Some(Undo::Repeat(record.clone())), record);
         }
     }
 
@@ -169,8 +132,8 @@ impl Application {
                 Reply::Read { version, value }
             }
             write => {
-                let known = self.responses.get(&id).filter(|(_, known)| now.monotonic_ms < known.until_ms);
-                if let Some((_, known)) = known {
+                let known = self.responses.get(&id).filter(|known| now.monotonic_ms < known.until_ms);
+                if let Some(known) = known {
                     Reply::Written {
                         payload: known.payload.clone(),
                         version: known.version,
@@ -198,7 +161,7 @@ impl Application {
                 let (key, client_id) = entry.clone();
                 Record::Registration(RegistrationRecord { key, client_id, is_registered })
             };
-            self.queue.add_record(Some(Undo::Restore(record(was_registered))), record(is_registered));
+            self.queue.add_record(None, record(is_registered));
             self.restore(record(is_registered));
         }
     }
@@ -211,8 +174,6 @@ impl Application {
         timestamp_ms: u64,
         now: Now,
     ) -> Reply {
-        let is_alive = |stored: &StoredValue| stored.deadline_ms.is_none_or(|at_ms| at_ms > now.monotonic_ms);
-        let before = self.store.read(key).filter(|(_, stored)| is_alive(stored));
         let stamp = |ms| Some(Ok(Timestamp::of_store(ms, 0)));
         let (request, fence) = match operation {
             Operation::Set { value, ttl_ms, is_nx, fence } => {
@@ -242,12 +203,11 @@ impl Application {
         };
         let response = self.store.handle_request(request, now);
         if let Some(expired) = &response.expired {
-            self.queue.add_record(Some(Undo::Repeat(expired.into())), expired.into());
+            self.queue.add_record(None, expired.into());
             self.queue.begin_step();
         }
         if let Some(change) = &response.change {
-            let before = Record::Key(KeyRecord::new(key.clone(), before));
-            self.queue.add_record(Some(Undo::Restore(before)), change.into());
+            self.queue.add_record(None, change.into());
         }
         let record = ResponseRecord {
             client_id: id.client.to_string().into(),
@@ -260,7 +220,7 @@ impl Application {
         let reply =
             Reply::Written { payload: record.payload.clone(), version: record.version, is_duplicate: false };
         self.queue.add_record(None, Record::Response(record.clone()));
-        self.responses.insert(id, (self.queue.sequence(), record));
+        self.responses.insert(id, record);
         reply
     }
 
@@ -271,7 +231,8 @@ impl Application {
         }
         let now = self.now(now);
         for change in self.store.poll_expired(now) {
-            self.add_expired((&change).into());
+            self.queue.begin_step();
+            self.queue.add_record(None, (&change).into());
         }
     }
 

@@ -37,7 +37,7 @@ const STEP_MAX_MS: i64 = 60_000;
 figures! {
     answers: 6_000, reads: 1_500, duplicates: 800, commits: 5_000, takeovers: 170, stops: 50,
     crashes: 150, pauses: 200, unreached: 60, cuts: 200, clock_jumps: 150, lost: 250, doubled: 80, compactions: 70,
-    gaps: 10, reloads: 400, no_space: 20, refused: 4, given_up: 1, resignations: 50, handovers: 20, expired: 150,
+    gaps: 10, reloads: 400, no_space: 20, served_again: 4, resignations: 50, handovers: 20, expired: 150,
     stale_reads: 15, clocks_off: 10,
 }
 
@@ -117,6 +117,8 @@ struct Node {
     seen_ms: u64,
     /// The run that its member key has.
     member_run: u64,
+    /// The last ownership.
+    epoch: u64,
 }
 
 struct Watcher {
@@ -450,7 +452,7 @@ impl World {
                 let is_handover = matches!(effect, Effect::Report(ClusterEvent::Resigned { .. }))
                     && running.instance.status().role != Role::Closed;
                 self.figures.handovers += u64::from(is_handover);
-                answers.extend(running.application.handle_effect(effect, &self.ledger, now));
+                answers.extend(running.application.handle_effect(effect));
             } else if running.instance.wants_group()
                 && let Some(group) = running.application.take_group()
             {
@@ -492,13 +494,13 @@ impl World {
 
     fn count(&mut self, node: usize, effect: &Effect) {
         match effect {
-            Effect::Serve { .. } => self.figures.takeovers += 1,
+            Effect::Serve { epoch, .. } if self.nodes[node].epoch == *epoch => self.figures.served_again += 1,
+            Effect::Serve { epoch, .. } => {
+                self.nodes[node].epoch = *epoch;
+                self.figures.takeovers += 1;
+            }
             Effect::Stop => self.figures.stops += 1,
             Effect::Reset => self.figures.reloads += 1,
-            Effect::Refused { uncertain } => {
-                self.figures.refused += 1;
-                self.figures.given_up += u64::from(*uncertain > 0);
-            }
             Effect::Committed { .. } => self.figures.commits += 1,
             Effect::Report(ClusterEvent::WatchGap) => self.figures.gaps += 1,
             Effect::Report(ClusterEvent::ClockOff { .. }) => self.figures.clocks_off += 1,
