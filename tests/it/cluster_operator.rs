@@ -414,6 +414,19 @@ async fn fill(cluster: &ServedCluster) {
 
 #[test]
 #[ignore = "needs Debian's etcd-server"]
+fn an_etcd_that_takes_smaller_requests_than_a_commit_may_be_is_refused_at_the_start() {
+    for options in [["--max-txn-ops", "64"], ["--max-request-bytes", "1000000"]] {
+        let cluster = ServedCluster::new(1, &options);
+        let urls = cluster.etcd.urls().join(",");
+        let serve = ["serve", "--listen", "127.0.0.1:0", "--etcd", &urls, "--instance", "a"];
+        let shown = cluster.place.run_bounded(&serve);
+        assert!(shown.contains("hint: etcd needs --max-request-bytes=1572864"), "{shown}");
+        assert!(shown.ends_with("--- exit 69\n"), "{shown}");
+    }
+}
+
+#[test]
+#[ignore = "needs Debian's etcd-server"]
 fn a_full_etcd_takes_deletions_and_says_what_the_operator_does_about_it() {
     let cluster = ServedCluster::new(1, &["--quota-backend-bytes", "16777216"]);
     let owner = cluster.start_owner("a");
@@ -421,12 +434,15 @@ fn a_full_etcd_takes_deletions_and_says_what_the_operator_does_about_it() {
     cluster.set("gone", "v");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(fill(&cluster));
-    // At the latest when the first write is refused.
-    let refused = wait_until("no value is written", || {
-        let shown = cluster.run(&["set", "n", "v"]);
-        (!shown.ends_with("--- exit 0\n")).then_some(shown)
+    // The first write that etcd has no space for gets no answer, unless the alarm was seen before.
+    wait_until("values are refused", || {
+        let shown = cluster.run(&["set", "n", "v", "-t", "1s"]);
+        assert!(
+            ["0", "76", "124"].iter().any(|exit| shown.ends_with(&format!("--- exit {exit}\n"))),
+            "{shown}"
+        );
+        shown.contains("the quota has been exceeded").then_some(())
     });
-    assert!(refused.contains("the quota has been exceeded"), "{refused}");
     assert!(owner.log_line_with("etcd has reached its quota").contains("etcdctl alarm disarm"));
     assert_eq!(cluster.get("k"), "v");
     assert_eq!(cluster.run(&["del", "gone", "-q"]), "--- exit 0\n");

@@ -269,8 +269,13 @@ fn keys_that_vanish_between_list_and_deletion_are_counted() {
 #[test]
 fn an_interrupt_in_the_middle_reports_what_was_deleted() {
     let (sender, silent) = channel();
-    // 64 requests are in flight before the first answer.
-    let broker = broker_with_keys(100, move |_| sender.send(()).unwrap(), &[":1\r\n"; 10]);
+    // 64 requests are in flight before the first answer; each answer that has arrived lets another one follow.
+    let wait_for_next = move |connection: &mut Connection| {
+        let published = iter::from_fn(|| connection.next()).filter(|packet| packet.name() == "PUBLISH");
+        assert_eq!(published.take(10).count(), 10);
+        sender.send(()).unwrap();
+    };
+    let broker = broker_with_keys(100, wait_for_next, &[":1\r\n"; 10]);
     let place = Place::new();
     let mut run = Process::start(place.command(&["del", "--pattern", "k*", "--yes", "-b", &broker.url()]));
     bounded(|| silent.recv()).unwrap();

@@ -310,7 +310,7 @@ impl<A> CommitQueue<A> {
         }
         self.number_step();
         let sequence = self.sequence;
-        if let Some(undo) = undo.filter(|_| self.ledger == LedgerKind::File) {
+        if let Some(undo) = undo {
             if let Record::Key(record) = &record {
                 self.keys.insert(record.key.clone(), sequence);
             }

@@ -16,7 +16,9 @@ const IDLE_CONFIRMATION_MS: u64 = 1_000;
 /// After this time without a commit, the ownership is confirmed by one: its head shows the store's clock to an instance that
 /// begins to follow.
 const CLOCK_COMMIT_MS: u64 = 10_000;
-/// The pause after etcd has refused an operation for good: the application may commit the same again.
+/// The same while etcd has no space: the commit shows whether it has some again.
+const SPACE_ATTEMPT_MS: u64 = 60_000;
+/// The pause after etcd has refused a commit for good that nothing waits for.
 const REFUSAL_PAUSE_MS: u64 = 100;
 /// The most bytes of responses that wait for space in etcd; without room, later ones are not stored for a successor.
 const CARRIED_BYTES_MAX: usize = 256 * 1024;
@@ -25,14 +27,16 @@ const CARRIED_BYTES_MAX: usize = 256 * 1024;
 ///
 /// A transaction whose outcome is unknown is sent again, unchanged, until it is known: while the head has not changed since the
 /// last commit, no attempt was applied, and at most one ever is. If etcd refuses the repetition for lack of space, it is given up,
-/// and the state is read again. An attempt of it could still arrive once there is space: then the next comparison of the head fails,
-/// and the state is read once more.
+/// and the state is read again. An attempt of it could still arrive once there is space, also after its requests were delivered
+/// again and refused: then the next comparison of the head fails, and the state is read once more.
 #[derive(Debug)]
 pub struct Chain {
     layout: Layout,
     /// The last committed head, and the revision of its commit.
     head: Head,
     revision: u64,
+    /// The greatest revision of etcd at which a transaction was applied.
+    applied_revision: u64,
     /// The store's clock.
     clock: StoreClock,
     /// When the head's clock is old, in monotonic milliseconds.
@@ -101,6 +105,7 @@ impl Chain {
             layout,
             head,
             revision,
+            applied_revision: revision,
             clock,
             clock_commit_ms: now.monotonic_ms.saturating_add(CLOCK_COMMIT_MS),
             parts: VecDeque::new(),
@@ -117,6 +122,11 @@ impl Chain {
 
     pub fn head(&self) -> &Head {
         &self.head
+    }
+
+    /// Returns the greatest revision of etcd that shows a part of what was committed.
+    pub fn applied_revision(&self) -> u64 {
+        self.applied_revision
     }
 
     /// Whether a group can be committed next.
@@ -207,14 +217,14 @@ impl Chain {
     }
 
     fn confirmation(&mut self, answers: Option<u64>, now: Now, ids: &mut Ids) -> WorkKind {
-        let part = Part::empty(0);
-        if !self.confirms_by_commit && (self.is_short_of_space || now.monotonic_ms < self.clock_commit_ms) {
-            WorkKind::Confirmation { answers }
-        } else if self.is_short_of_space {
-            WorkKind::Deletions { part, answers }
-        } else {
-            self.commit_of(part, answers, now, ids)
+        if now.monotonic_ms < self.clock_commit_ms {
+            if !self.confirms_by_commit {
+                return WorkKind::Confirmation { answers };
+            } else if self.is_short_of_space {
+                return WorkKind::Deletions { part: Part::empty(0), answers };
+            }
         }
+        self.commit_of(Part::empty(0), answers, now, ids)
     }
 
     fn commit_of(&mut self, mut part: Part, answers: Option<u64>, now: Now, ids: &mut Ids) -> WorkKind {
@@ -265,8 +275,10 @@ impl Chain {
                 if is_same { Ok(self.revision) } else { Err(head) }
             }),
             (_, Ok(answer)) => answer.into_txn().map(|answer| match answer.outcome {
-                TxnOutcome::Applied if work.kind.writes_head() => Ok(answer.revision),
-                TxnOutcome::Applied => Ok(self.revision),
+                TxnOutcome::Applied => {
+                    self.applied_revision = self.applied_revision.max(answer.revision);
+                    Ok(if work.kind.writes_head() { answer.revision } else { self.revision })
+                }
                 TxnOutcome::NotApplied(pairs) => Err(pairs.into_iter().next().flatten()),
             }),
         };
@@ -280,11 +292,18 @@ impl Chain {
     /// Handles another head than that of the last commit.
     fn handle_other_head(&mut self, kind: WorkKind, pair: Option<Pair>, now: Now) -> Vec<ChainEvent> {
         let Some(Pair { value, mod_revision, .. }) = pair else { return vec![ChainEvent::Lost] };
+        self.applied_revision = self.applied_revision.max(mod_revision);
         match Head::decode(&value) {
             // An earlier attempt was applied.
             Ok(head) if kind.next_head() == Some(&head) => self.finish(kind, mod_revision, now),
             // An attempt that was given up was applied late.
-            Ok(head) if head.owner == self.head.owner && head.epoch == self.head.epoch => self.give_up(),
+            Ok(head) if head.owner == self.head.owner && head.epoch == self.head.epoch => {
+                if matches!(kind, WorkKind::Resignation { .. }) {
+                    (self.head, self.revision) = (head, mod_revision);
+                    return Vec::new();
+                }
+                self.give_up()
+            }
             _ => vec![ChainEvent::Lost],
         }
     }
@@ -358,6 +377,7 @@ impl Chain {
         if !std::mem::replace(&mut self.is_short_of_space, true) {
             events.push(ChainEvent::Space { is_short: true });
         }
+        self.clock_commit_ms = now.monotonic_ms.saturating_add(SPACE_ATTEMPT_MS);
         if let WorkKind::Commit { part, .. } = &mut kind {
             self.carried = part.take_carried();
         }

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use super::action::{Action, ActionId, ActionKind, ActionResult, Answer, Call, Ids, WatchRange};
 use super::bulk_read::BulkRead;
 use super::codec::{
-    DecodeError, DecodedResponses, EncodedResponses, Head, Reception, StoreClock, decode_presence, decode_row,
+    DecodeError, DecodedResponses, EncodedResponses, Head, Owner, Reception, StoreClock, decode_presence,
+    decode_row,
 };
 use super::layout::{Layout, Place};
 use super::operation::{EtcdError, Pair, RangeAnswer, RangeRead, WatchBatch, WatchEvent};
@@ -30,8 +31,10 @@ pub struct Follower {
     head: Option<(Head, u64)>,
     /// The store's clock, by the last head that was received.
     clock: StoreClock,
-    /// The last ownership of this instance, whose clock goes on.
-    owned_epoch: Option<u64>,
+    /// The owner and the number of the last ownership of this instance, whose clock goes on.
+    owned: Option<(Owner, u64)>,
+    /// No state before this revision is the present one.
+    least_revision: u64,
     responses: ResponseIndex,
     /// The greatest version at the revision of the read: keys that were removed before it may have had it.
     floor: Version,
@@ -91,7 +94,8 @@ impl Follower {
             phase: Phase::Suspended,
             head: None,
             clock: StoreClock::default(),
-            owned_epoch: None,
+            owned: None,
+            least_revision: 0,
             responses: ResponseIndex::default(),
             floor: Version::default(),
             revision: 0,
@@ -141,8 +145,14 @@ impl Follower {
     pub fn suspend(&mut self) -> ResponseIndex {
         self.end_watch();
         self.phase = Phase::Suspended;
-        self.owned_epoch = self.head.as_ref().map(|(head, _)| head.epoch);
+        self.owned = self.head.as_ref().and_then(|(head, _)| Some((head.owner.clone()?, head.epoch)));
         std::mem::take(&mut self.responses)
+    }
+
+    /// Reads the state again, as it was at a revision or later.
+    pub fn read_again_since(&mut self, revision: u64, now: Now) {
+        self.read_again(now.monotonic_ms);
+        self.least_revision = revision;
     }
 
     /// Reads the state again, from `due_ms` on.
@@ -195,6 +205,11 @@ impl Follower {
             return Vec::new();
         };
         match result.and_then(Answer::into_read) {
+            // An etcd that answers with earlier states.
+            Ok(answer) if is_head && answer.revision < self.least_revision => {
+                call.retry(now.monotonic_ms);
+                Vec::new()
+            }
             Ok(answer) if is_head => self.handle_head(answer, now),
             Ok(answer) => self.handle_page(answer, now),
             Err(EtcdError::Compacted { .. }) => {
@@ -235,7 +250,7 @@ impl Follower {
         let Phase::Reading { call, bulk, report_ms } = &mut self.phase else { return Vec::new() };
         let mut events = Vec::new();
         if bulk.handle_page(&answer) {
-            self.revision = bulk.revision();
+            (self.revision, self.least_revision) = (bulk.revision(), 0);
             self.phase = Phase::Watching(Call::new(self.watch(), 0));
         } else {
             *call = Call::new(ActionKind::Read(bulk.next_read()), 0);
@@ -279,7 +294,9 @@ impl Follower {
     fn set_head(&mut self, head: Head, mod_revision: u64, now: Now) {
         if self.head.as_ref().is_none_or(|(_, known)| *known != mod_revision) {
             // Without space in etcd, no head shows the clock.
-            if self.owned_epoch != Some(head.epoch) {
+            let is_owned =
+                |(owner, epoch): &(Owner, u64)| head.owner.as_ref() == Some(owner) && head.epoch == *epoch;
+            if !self.owned.as_ref().is_some_and(is_owned) {
                 self.clock = StoreClock::new(head.clock_ms, now);
             }
             self.head = Some((head, mod_revision));

@@ -91,7 +91,7 @@ impl RangeRead {
 }
 
 /// The answer to a [`RangeRead`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeAnswer {
     /// The revision of etcd at the read.
     pub revision: u64,
@@ -165,6 +165,13 @@ impl EtcdError {
     #[must_use]
     pub fn is_denied(&self) -> bool {
         matches!(self, Self::Refused { reason } if reason.ends_with("permission denied"))
+    }
+
+    /// Whether etcd takes no requests of this size, or with so many operations.
+    #[must_use]
+    pub fn is_about_size(&self) -> bool {
+        let ends = ["request is too large", "too many operations in txn request"];
+        matches!(self, Self::Refused { reason } if ends.iter().any(|end| reason.ends_with(end)))
     }
 }
 

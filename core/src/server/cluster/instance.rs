@@ -13,8 +13,8 @@ use super::upkeep::Upkeep;
 use crate::ledger::etcd::CLUSTER_KEY_BYTES;
 use crate::ledger::etcd::action::{Action, ActionId, ActionResult, Answer, Call, Ids};
 use crate::ledger::etcd::chain::{Chain, ChainEvent};
-use crate::ledger::etcd::codec::{Meta, Owner};
-use crate::ledger::etcd::commit::{padding, put};
+use crate::ledger::etcd::codec::{Head, Meta, Owner};
+use crate::ledger::etcd::commit::put;
 use crate::ledger::etcd::follower::{Follower, FollowerEvent};
 use crate::ledger::etcd::layout::Layout;
 use crate::ledger::etcd::operation::{Condition, EtcdError, Space, Txn, TxnOutcome, WatchBatch};
@@ -49,11 +49,10 @@ pub struct Instance {
     departure: Departure,
     /// Whether the owner gives the store up because an operator asks for it.
     is_asked: bool,
+    /// While the instance is the owner.
+    ownership: Option<Ownership>,
+    /// `None` while the owner reads the state again.
     chain: Option<Chain>,
-    /// While the instance is the owner: as long as there is a chain, and while the state is read again.
-    space: Option<SpaceWatch>,
-    /// Whether the application was given [`Effect::ShortOfSpace`] as the owner.
-    is_short_of_space: bool,
     upkeep: Option<Upkeep>,
     /// The epoch of the last ownership that has ended: the same one never serves again.
     ended_epoch: u64,
@@ -93,6 +92,15 @@ enum Stage {
     Closing,
     /// The cluster has another format.
     Incompatible,
+}
+
+/// What is known for as long as an ownership lasts.
+#[derive(Debug)]
+struct Ownership {
+    epoch: u64,
+    space: SpaceWatch,
+    /// Whether the application knows that etcd has no space, or soon none.
+    is_short_of_space: bool,
 }
 
 /// What an instance asks of its application, in this order.
@@ -135,8 +143,7 @@ impl Instance {
         let join = Txn {
             conditions: vec![Condition { key: key.clone(), mod_revision: 0 }],
             operations: vec![put(key.clone(), meta.encode())],
-            // An etcd that takes no commits of this size refuses it.
-            otherwise: std::iter::once(key).chain(padding(&layout)).collect(),
+            otherwise: vec![key],
         };
         Self {
             stage: Stage::Joining(Call::txn(join)),
@@ -145,9 +152,8 @@ impl Instance {
             departure: Departure::new(&settings.instance),
             is_asked: false,
             candidate: Candidate::new(layout, owner),
+            ownership: None,
             chain: None,
-            space: None,
-            is_short_of_space: false,
             upkeep: None,
             ended_epoch: 0,
             is_ahead: false,
@@ -167,7 +173,7 @@ impl Instance {
         let role = match self.stage {
             Stage::Closing => Role::Closed,
             Stage::Incompatible => Role::Incompatible,
-            Stage::Active if self.space.is_some() => Role::Owner,
+            Stage::Active if self.ownership.is_some() => Role::Owner,
             Stage::Active if self.follower.is_following() => Role::Follower,
             Stage::Active | Stage::Joining(_) => Role::Loading,
         };
@@ -182,7 +188,7 @@ impl Instance {
             clock_offset_ms: self.clock.offset_ms(),
             reads_at: self.follower.reads_at().unwrap_or(0),
             keys_read: self.follower.keys_read(),
-            etcd: self.space.as_ref().and_then(SpaceWatch::size),
+            etcd: self.ownership.as_ref().and_then(|ownership| ownership.space.size()),
         }
     }
 
@@ -215,7 +221,8 @@ impl Instance {
         {
             return Some(action);
         }
-        if let Some(action) = self.space.as_mut().and_then(|space| space.poll_action(now, &mut self.ids)) {
+        let ownership = self.ownership.as_mut();
+        if let Some(action) = ownership.and_then(|it| it.space.poll_action(now, &mut self.ids)) {
             return Some(action);
         }
         if let Some(action) = self.follower.poll_action(now, &mut self.ids) {
@@ -265,7 +272,7 @@ impl Instance {
             self.may_take_over().then(|| self.candidate.next_deadline(view(&self.follower, &self.roster)));
         [
             self.chain.as_ref().and_then(Chain::next_deadline),
-            self.space.as_ref().and_then(SpaceWatch::next_deadline),
+            self.ownership.as_ref().and_then(|ownership| ownership.space.next_deadline()),
             self.follower.next_deadline(),
             self.roster.next_deadline().filter(|_| self.needs_members()),
             takeover.flatten(),
@@ -303,8 +310,9 @@ impl Instance {
             self.stage = Stage::Closing;
             self.follower.suspend();
             self.upkeep = None;
-            if let Some(chain) = &mut self.chain {
-                chain.resign();
+            match &mut self.chain {
+                Some(chain) => chain.resign(),
+                None => _ = self.end_ownership(),
             }
         }
     }
@@ -362,9 +370,9 @@ impl Instance {
         } else if self.chain.as_ref().is_some_and(|chain| chain.awaits(id)) {
             let events = self.chain.as_mut().map(|chain| chain.handle_answer(result, now));
             self.handle_chain_events(events.unwrap_or_default(), now);
-        } else if let Some(space) = self.space.as_mut().filter(|space| space.awaits(id)) {
-            space.handle_answer(result, now);
-            let is_exhausted = space.space() == Space::Exhausted;
+        } else if let Some(ownership) = self.ownership.as_mut().filter(|it| it.space.awaits(id)) {
+            ownership.space.handle_answer(result, now);
+            let is_exhausted = ownership.space.space() == Space::Exhausted;
             self.chain.iter_mut().for_each(|chain| chain.set_short_of_space(is_exhausted));
             self.show_space();
         } else if self.follower.awaits(id) {
@@ -410,13 +418,8 @@ impl Instance {
             Err(EtcdError::Unknown { .. } | EtcdError::Compacted { .. }) => {
                 return call.retry(now.monotonic_ms);
             }
-            Err(mut error) => {
+            Err(error) => {
                 call.retry_late(now.monotonic_ms);
-                if let EtcdError::Refused { reason } = &mut error
-                    && is_about_size(reason)
-                {
-                    reason.push_str(": it needs --max-request-bytes=1572864 and --max-txn-ops=128, which are its defaults");
-                }
                 return self.report_failure(error, now);
             }
         };
@@ -480,16 +483,22 @@ impl Instance {
 
     /// Begins to serve if the head names this run of the instance: then everything before its takeover was received.
     fn serve_if_owner(&mut self, now: Now) {
-        let Some((head, revision)) = self.follower.head().cloned() else { return };
-        let is_owner = head
-            .owner
-            .as_ref()
-            .is_some_and(|owner| owner.instance == *self.settings.instance && owner.run == self.settings.run);
+        let is_own =
+            |owner: &Owner| owner.instance == *self.settings.instance && owner.run == self.settings.run;
         // An ownership that has ended may have left changes behind that are still under way: the next one ends these.
-        if !is_owner || head.epoch <= self.ended_epoch {
-            (self.space, self.is_short_of_space) = (None, false);
-            return;
+        let is_owner = |(head, _): &&(Head, u64)| {
+            head.owner.as_ref().is_some_and(is_own) && head.epoch > self.ended_epoch
+        };
+        let own = self.follower.head().filter(is_owner).cloned();
+        if self
+            .ownership
+            .as_ref()
+            .is_some_and(|it| own.as_ref().is_none_or(|(head, _)| head.epoch != it.epoch))
+        {
+            let epoch = self.end_ownership();
+            self.effects.push_back(Effect::Report(ClusterEvent::LostOwnership { epoch }));
         }
+        let Some((head, revision)) = own else { return };
         let (epoch, greatest, wall_ms) = (head.epoch, head.greatest, head.wall_ms.max(now.wall_ms));
         // An operator may have lowered versions since.
         let floor = self.follower.floor().min(greatest);
@@ -499,15 +508,19 @@ impl Instance {
         let by_commit = self.settings.confirms_by_commit;
         let layout = self.settings.layout.clone();
         let mut chain = Chain::new(layout, (head, revision), clock, responses, by_commit, now);
+        let is_new = self.ownership.is_none();
+        let ownership = self.ownership.get_or_insert_with(|| Ownership {
+            epoch,
+            space: SpaceWatch::new(now),
+            is_short_of_space: false,
+        });
+        chain.set_short_of_space(ownership.space.space() == Space::Exhausted);
+        self.chain = Some(chain);
+        self.effects.push_back(Effect::ShortOfSpace(ownership.is_short_of_space));
         self.effects.push_back(Effect::Serve { epoch, floor, greatest, wall_ms });
-        if let Some(space) = &self.space {
-            chain.set_short_of_space(space.space() == Space::Exhausted);
-            self.effects.push_back(Effect::ShortOfSpace(self.is_short_of_space));
-        } else {
-            self.space = Some(SpaceWatch::new(now));
+        if is_new {
             self.effects.push_back(Effect::Report(ClusterEvent::TookOver { epoch }));
         }
-        self.chain = Some(chain);
     }
 
     fn handle_chain_events(&mut self, events: Vec<ChainEvent>, now: Now) {
@@ -520,7 +533,7 @@ impl Instance {
                 }
                 ChainEvent::Space { is_short } => {
                     let space = if is_short { Space::Exhausted } else { Space::Enough };
-                    self.space.iter_mut().for_each(|watch| watch.set(space, now));
+                    self.ownership.iter_mut().for_each(|it| it.space.set(space, now));
                     self.show_space();
                     continue;
                 }
@@ -548,8 +561,9 @@ impl Instance {
 
     /// Notifies the application whether more can be written, and reports it, if that has changed.
     fn show_space(&mut self) {
-        let is_short = self.space.as_ref().is_some_and(|watch| watch.space() != Space::Enough);
-        if is_short != std::mem::replace(&mut self.is_short_of_space, is_short) {
+        let Some(Ownership { space, is_short_of_space, .. }) = &mut self.ownership else { return };
+        let is_short = space.space() != Space::Enough;
+        if is_short != std::mem::replace(is_short_of_space, is_short) {
             let event = if is_short { ClusterEvent::NoSpace } else { ClusterEvent::SpaceAgain };
             self.effects.extend([Effect::Report(event), Effect::ShortOfSpace(is_short)]);
         }
@@ -590,28 +604,31 @@ impl Instance {
 
     /// Drops what is uncommitted, and reads the state again. The same ownership goes on then: a takeover would need space.
     fn read_state_again(&mut self, now: Now) {
-        if self.chain.as_ref().is_some_and(Chain::is_resigning) {
-            return self.stop();
+        match self.chain.take_if(|chain| !chain.is_resigning()) {
+            None => self.stop(),
+            Some(chain) => {
+                self.effects.push_back(Effect::Stop);
+                self.follower.read_again_since(chain.applied_revision(), now);
+            }
         }
-        self.chain = None;
-        self.effects.push_back(Effect::Stop);
-        self.follower.read_again(now.monotonic_ms);
     }
 
     /// Ends the ownership, and follows again; returns its epoch.
     fn end_chain(&mut self, now: Now) -> u64 {
-        (self.chain, self.space, self.is_short_of_space) = (None, None, false);
-        self.is_asked = false;
+        self.chain = None;
         if matches!(self.stage, Stage::Active) {
             self.follower.read_again(now.monotonic_ms);
         }
-        self.ended_epoch
+        self.end_ownership()
     }
-}
 
-/// Whether etcd refuses a request because of its size or the number of its operations.
-fn is_about_size(reason: &str) -> bool {
-    reason.ends_with("request is too large") || reason.ends_with("too many operations in txn request")
+    /// Returns the epoch of the ownership that has ended.
+    fn end_ownership(&mut self) -> u64 {
+        let epoch = self.ownership.take().map_or(0, |ownership| ownership.epoch);
+        self.is_asked = false;
+        self.ended_epoch = self.ended_epoch.max(epoch);
+        epoch
+    }
 }
 
 fn view<'a>(follower: &'a Follower, roster: &'a Roster) -> View<'a> {

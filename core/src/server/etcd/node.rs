@@ -17,6 +17,7 @@ use super::version::has_stale_read_fix;
 use crate::clock;
 use crate::ledger::Group;
 use crate::ledger::etcd::CLUSTER_KEY_BYTES;
+use crate::ledger::etcd::commit::padding;
 use crate::ledger::etcd::operation::{Condition, Operation, RangeRead, Txn};
 use crate::ledger::etcd::{Layout, MemberState, encode_run};
 use crate::random;
@@ -290,16 +291,21 @@ async fn check_access(etcd: &Etcd, settings: &ClusterSettings) -> Result<(), Err
     let key = layout.meta();
     let never = Condition { key: key.clone(), mod_revision: i64::MAX.cast_unsigned() };
     let put = Operation::Put { key: key.clone(), value: Bytes::new(), lease: None };
-    let txn = Txn { conditions: vec![never], operations: vec![put], otherwise: vec![key] };
-    match etcd.txn(&txn).await {
-        Err(error) if error.is_denied() => Err(Error::Cluster {
-            kind: ClusterErrorKind::Authentication,
-            reason: format!("cannot use the cluster {}: {error}", settings.name),
-            hint: Some(layout.grant_command()),
-        }),
+    // As large as a commit may be.
+    let otherwise = std::iter::once(key).chain(padding(&layout)).collect();
+    let txn = Txn { conditions: vec![never], operations: vec![put], otherwise };
+    let (kind, hint, error) = match etcd.txn(&txn).await {
+        Err(error) if error.is_denied() => (ClusterErrorKind::Authentication, layout.grant_command(), error),
+        Err(error) if error.is_about_size() => {
+            let options =
+                "etcd needs --max-request-bytes=1572864 and --max-txn-ops=128 or more: its defaults";
+            (ClusterErrorKind::Unavailable, options.to_owned(), error)
+        }
         // Whatever else fails may be over soon: the instance asks again.
-        _ => Ok(()),
-    }
+        _ => return Ok(()),
+    };
+    let reason = format!("cannot use the cluster {}: {error}", settings.name);
+    Err(Error::Cluster { kind, reason, hint: Some(hint) })
 }
 
 /// Checks that no other process has this name. One that was killed is a member until its lease has ended.

@@ -374,6 +374,11 @@ impl Service {
         let scan = {
             // Under the lock, as for all other requests: monitors see them in the order in which they are handled.
             let mut state = self.shared.lock();
+            if let Some(error) = state.error_while_reading() {
+                drop(state);
+                Outbound::from((reply_to, Response::error(error))).send(publisher);
+                return Ok(Verdict::Consumed);
+            }
             if let Some(reason) = state.ignored_for() {
                 drop(state);
                 reason.into_iter().for_each(|reason| self.report_ignored(from, reason));

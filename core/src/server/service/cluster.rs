@@ -26,6 +26,13 @@ impl State {
         is_ignored.then_some(Some("too many requests wait for etcd"))
     }
 
+    /// Returns the error with which requests are refused while the owner reads the state again, because etcd has no space. Behind a
+    /// broker they are held meanwhile; the clients of `serve` have no other instance.
+    pub(super) fn error_while_reading(&self) -> Option<ErrorReply> {
+        let ClusterState { is_serving, has_registrations, .. } = self.cluster;
+        (!is_serving && !has_registrations).then_some(ErrorReply::QuotaExceeded)
+    }
+
     /// Adds the response to a write to the present step.
     pub(super) fn record_response(
         &mut self,

@@ -141,6 +141,9 @@ impl Service {
         cluster.is_serving.store(true, Ordering::Release);
         cluster.role_changed.notify_one();
         self.shared.wake_expiry_task(&mut state);
+        drop(state);
+        // Rules that have changed meanwhile, or whose effect was not committed.
+        self.revoke_watches();
     }
 
     /// Returns the connection that the watches of a client belong to: its own, unless only its id is known to all instances.

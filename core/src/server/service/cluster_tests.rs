@@ -262,6 +262,8 @@ fn the_watch_of_a_connection_stays_when_the_state_is_read_again() {
     ledger.lock().is_full = true;
     test.request(&set("k", "w"));
     let group = test.take_group();
+    test.effect(Effect::Stop);
+    assert_eq!(test.reply(&get("k")), QUOTA_EXCEEDED, "the clients have no other instance");
     assert!(!ledger.decide(&test.service, &group, &test.sent_messages));
     test.request(&del("k"));
     test.confirm();
@@ -456,7 +458,6 @@ fn rules_end_the_watches_of_clients_that_have_sent_no_request_to_the_instance() 
     successor.service.revoke_watches();
     assert_eq!(successor.service.statistics().store.watches, 2, "a follower leaves that to the owner");
     ledger.serve(&successor.service);
-    successor.service.revoke_watches();
     let group = successor.take_group();
     assert!(ledger.decide(&successor.service, &group, &successor.sent_messages));
     let left: Vec<_> =
@@ -811,6 +812,9 @@ proptest! {
                         pair.ledger.serve_again(&pair.owner.service);
                         is_short = true;
                         model.stop();
+                        let rows = pair.rows(&pair.owner).into_iter().map(|(key, (_, text))| (key, text));
+                        prop_assert_eq!(&rows.collect::<BTreeMap<_, _>>(), &model.rows);
+                        prop_assert_eq!(pair.owner.service.statistics().store.watches, model.watches.len());
                     }
                 }
                 Step::Room { is_full } => {

@@ -83,9 +83,9 @@ impl SimulatedLedger {
             service.handle_cluster_effect(effect, &publisher);
         }
         self.load(service);
+        service.handle_cluster_effect(Effect::ShortOfSpace(true), &publisher);
         let epoch = self.lock().epoch;
         self.serve_as(service, epoch);
-        service.handle_cluster_effect(Effect::ShortOfSpace(true), &publisher);
     }
 
     /// Passes the whole state to a follower.

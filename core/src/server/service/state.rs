@@ -140,6 +140,10 @@ impl State {
         message: &Message,
         now: Now,
     ) -> Handled {
+        if let Some(error) = self.error_while_reading() {
+            Outbound::from((reply_to, Response::error(error))).send(publisher);
+            return Handled::Answered;
+        }
         if let Some(reason) = self.ignored_for() {
             return Handled::Ignored(reason);
         }
@@ -400,11 +404,11 @@ impl State {
             return Outbound::from(change).send(publisher);
         }
         let record = Record::from(&change);
-        let undo = match before {
+        let undo = (self.ledger() == LedgerKind::File).then(|| match before {
             Some(before) => Undo::Restore(Record::Key(before)),
             None => Undo::Repeat(record.clone()),
-        };
-        self.commit_queue.add_record(Some(undo), record);
+        });
+        self.commit_queue.add_record(undo, record);
         self.answer(publisher, WaitingAnswer::Notifications(change));
     }
 

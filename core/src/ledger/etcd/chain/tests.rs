@@ -241,6 +241,32 @@ fn an_attempt_that_was_given_up_without_space_and_arrives_late_makes_the_state_b
     testbed.chain.commit(group(Vec::new(), 6), NOW).unwrap();
     testbed.poll();
     assert_eq!(testbed.read(70), [ChainEvent::Uncommitted]);
+    testbed.chain.resign();
+    testbed.txn();
+    assert_eq!(testbed.not_applied(&head_of(&txn), 70), []);
+    let resignation = testbed.txn();
+    assert_eq!(resignation.conditions[0].mod_revision, 70);
+    assert_eq!(testbed.applied(71), [ChainEvent::Resigned]);
+}
+
+#[test]
+fn without_space_a_commit_a_minute_shows_whether_there_is_some_and_fails_nothing_that_waits() {
+    let mut testbed = testbed(false);
+    testbed.commit(vec![(1, row("a", true))], 1);
+    testbed.fails(EtcdError::NoSpace);
+    testbed.now.monotonic_ms += SPACE_ATTEMPT_MS - 1;
+    testbed.chain.commit(group(Vec::new(), 2), testbed.now).unwrap();
+    assert!(matches!(testbed.poll(), Some(ActionKind::Read(_))));
+    assert_eq!(testbed.read(50), [ChainEvent::Committed(2)]);
+    testbed.now.monotonic_ms += 1;
+    let attempt = testbed.commit(Vec::new(), 3);
+    assert!(matches!(&attempt.operations[..], [Operation::Put { .. }]));
+    assert_eq!(testbed.fails(EtcdError::NoSpace), []);
+    assert!(matches!(&testbed.txn().operations[..], [Operation::Delete { .. }]));
+    assert_eq!(testbed.applied(60), [ChainEvent::Committed(3)]);
+    testbed.now.monotonic_ms += SPACE_ATTEMPT_MS;
+    testbed.txn();
+    assert_eq!(testbed.applied(61), [ChainEvent::Space { is_short: false }]);
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn watching_owner() -> (Instance, ActionId) {
     instance.handle_watch(watch, Ok(WatchBatch { revision: 2, events: vec![event] }), NOW);
     let (floor, greatest) = (Version::default(), Version::default());
     let serve = Effect::Serve { epoch: 1, floor, greatest, wall_ms: 1_000 };
-    assert_eq!(effects(&mut instance)[0], serve);
+    assert_eq!(effects(&mut instance)[..2], [Effect::ShortOfSpace(false), serve]);
     let look = instance.poll_action(NOW).unwrap();
     assert_eq!(look.kind, ActionKind::Space);
     instance.handle_answer(look.id, Ok(Answer::Space(Space::Enough.into())), NOW);
@@ -350,9 +350,9 @@ fn values_are_refused_before_etcd_is_full_and_until_it_has_space_again_while_com
     assert_eq!(after(Space::Enough), (shown(false), false));
 }
 
-#[test]
-fn an_owner_for_whose_group_etcd_has_no_space_reads_the_state_again_and_goes_on_without_a_takeover() {
-    let (mut instance, layout) = (owner(), Layout::new("c"));
+/// Returns an owner for whose group etcd has no space, and its head.
+fn owner_without_space() -> (Instance, Head) {
+    let mut instance = owner();
     let (head, _) = instance.follower.head().cloned().unwrap();
     let registration =
         RegistrationRecord { key: Key::new("k").unwrap(), client_id: "client".into(), is_registered: true };
@@ -360,28 +360,54 @@ fn an_owner_for_whose_group_etcd_has_no_space_reads_the_state_again_and_goes_on_
     instance.commit(Group { records, sequence: 1, ..Group::default() }, NOW);
     let commit = instance.poll_action(NOW).unwrap();
     instance.handle_answer(commit.id, Err(EtcdError::NoSpace), NOW);
-    let short = Effect::ShortOfSpace(true);
-    assert_eq!(effects(&mut instance), [Effect::Report(ClusterEvent::NoSpace), short.clone(), Effect::Stop]);
+    let report = Effect::Report(ClusterEvent::NoSpace);
+    assert_eq!(effects(&mut instance), [report, Effect::ShortOfSpace(true), Effect::Stop]);
     assert!(!instance.wants_group());
+    assert_eq!(instance.status().role, Role::Owner);
+    (instance, head)
+}
+
+fn head_pair(head: &Head, mod_revision: u64) -> Pair {
+    Pair { key: Layout::new("c").head(), value: head.encode(), mod_revision }
+}
+
+#[test]
+fn an_owner_for_whose_group_etcd_has_no_space_reads_the_state_again_and_goes_on_without_a_takeover() {
+    let (mut instance, head) = owner_without_space();
     let later = Now { monotonic_ms: NOW.monotonic_ms + 3_000, ..NOW };
-    read(&mut instance, later, vec![Pair { key: layout.head(), value: head.encode(), mod_revision: 2 }]);
+    let stale = instance.poll_action(later).unwrap();
+    instance.handle_answer(
+        stale.id,
+        Ok(Answer::Read(RangeAnswer { revision: 1, ..RangeAnswer::default() })),
+        later,
+    );
+    assert_eq!(effects(&mut instance), [], "etcd has answered with an earlier state");
+    read(&mut instance, later, vec![head_pair(&head, 2)]);
     assert_eq!(instance.status().role, Role::Owner);
     let (floor, greatest) = (Version::default(), Version::default());
     let serve = Effect::Serve { epoch: 1, floor, greatest, wall_ms: 1_000 };
-    assert_eq!(effects(&mut instance), [Effect::Reset, serve, short]);
+    assert_eq!(effects(&mut instance), [Effect::Reset, Effect::ShortOfSpace(true), serve]);
     assert_eq!(instance.follower.clock().at(later), head.clock_ms + 3_000, "times to live end in time");
     assert!(instance.wants_group() && instance.chain.unwrap().is_short_of_space());
 }
 
 #[test]
-fn an_etcd_that_takes_smaller_requests_than_a_commit_may_be_is_refused_at_the_start() {
-    let mut instance = instance();
-    let join = instance.poll_action(NOW).unwrap();
-    let ActionKind::Txn(txn) = &join.kind else { panic!() };
-    let bytes: usize = txn.otherwise.iter().map(Bytes::len).sum();
-    assert!(txn.otherwise.len() == 120 && (1_400_000..1_560_000).contains(&bytes), "{bytes}");
-    let reason = "etcd at a:2379: request is too large".to_owned();
-    instance.handle_answer(join.id, Err(EtcdError::Refused { reason }), NOW);
-    let [Effect::Report(ClusterEvent::Refused { reason })] = &effects(&mut instance)[..] else { panic!() };
-    assert!(reason.contains("too large: it needs --max-request-bytes=1572864"), "{reason}");
+fn an_owner_that_finds_another_one_when_it_reads_the_state_again_has_lost_the_store() {
+    for other in [Some("b"), None] {
+        let (mut instance, head) = owner_without_space();
+        let owner = |instance: &str| Owner { instance: instance.to_owned(), run: 1 };
+        let head = Head { owner: other.map(owner), epoch: 2, ..head };
+        read(&mut instance, NOW, vec![head_pair(&head, 3)]);
+        let lost = Effect::Report(ClusterEvent::LostOwnership { epoch: 1 });
+        assert_eq!(effects(&mut instance), [Effect::Reset, lost]);
+        assert_eq!(instance.status().role, Role::Follower);
+    }
+}
+
+#[test]
+fn an_owner_may_resign_while_it_reads_the_state_again() {
+    let (mut instance, _) = owner_without_space();
+    instance.resign();
+    assert!(instance.is_closed());
+    assert_eq!((instance.poll_action(NOW), instance.next_deadline()), (None, None));
 }
