@@ -1,6 +1,5 @@
 //! Violations of each rule in small trees, which the checker must report, and code that it must not.
 
-use crate::rules::LINES_MAX;
 use crate::{Rule, Tree, Violation};
 
 /// Checks a tree of these files and an empty root.
@@ -222,18 +221,6 @@ fn a_file_without_a_first_line_is_reported() {
         let rules: Vec<_> = found.iter().map(|found| found.rule).collect();
         assert_eq!(rules, [Rule::FirstLine], "{path}: {text}");
     }
-}
-
-#[test]
-fn a_file_over_its_length_is_reported_with_its_length_and_tests_do_not_count() {
-    let long = |lines: usize| format!("//! Long.\n{}", "fn f() {}\n".repeat(lines.saturating_sub(1)));
-    let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "fn f() {}\n".repeat(LINES_MAX));
-    let path = "core/src/store/mod.rs";
-    assert_eq!(violations(&[(path, &(long(LINES_MAX) + &tests))]), []);
-    assert_eq!(violations(&[("tests/it.rs", &long(LINES_MAX + 1))]), []);
-    let found = violations(&[(path, &long(LINES_MAX + 1))]);
-    let [found] = found.as_slice() else { panic!("{found:?}") };
-    assert_eq!(found.to_string(), "core/src/store/mod.rs:601: Length: 601 lines, over 600");
 }
 
 #[test]

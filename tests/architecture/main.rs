@@ -25,8 +25,8 @@ use std::{env, fmt, fs};
 
 use cycles::{Modules, cycles, folder_cycles, graph};
 use rules::{
-    CLOCK_OWNER, ENVIRONMENT_OWNER, FOLDER_IMPORTS, IMPORTS, KNOWN_CYCLES, KNOWN_IMPORTS, LINES_MAX, OWNERS,
-    PLANNED, PLATFORM, PURE,
+    CLOCK_OWNER, ENVIRONMENT_OWNER, FOLDER_IMPORTS, IMPORTS, KNOWN_CYCLES, KNOWN_IMPORTS, OWNERS, PLANNED,
+    PLATFORM, PURE,
 };
 use source::{Kind, Reference, Source, module_of, within_package};
 
@@ -38,7 +38,6 @@ enum Rule {
     Purity,
     Owner,
     FirstLine,
-    Length,
     Clock,
     Environment,
     Terminal,
@@ -108,10 +107,6 @@ impl Tree {
         }
         for (path, source) in &self.sources {
             let is_test = is_test(path);
-            let lines = self.texts[path].lines().count().saturating_sub(source.test_lines);
-            if lines > LINES_MAX && !is_test {
-                report(path, lines, Rule::Length, format!("{lines} lines, over {LINES_MAX}"));
-            }
             if row(IMPORTS, top_module(path)).is_none() {
                 report(path, 1, Rule::Import, format!("{} is no module of the table", top_module(path)));
             }

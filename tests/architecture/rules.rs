@@ -227,9 +227,6 @@ pub const PLATFORM: &str = "core/src/platform/";
 pub const CLOCK_OWNER: &str = "core/src/clock.rs";
 pub const ENVIRONMENT_OWNER: &str = "src/cli/environment.rs";
 
-/// Without tests.
-pub const LINES_MAX: usize = 600;
-
 /// Packages that the default build compiles into the binary, on x86_64, and with the feature `cluster`. One more is a decision:
 /// see `cargo tree --edges normal`.
 pub const PACKAGES_DEFAULT_MAX: usize = 156;

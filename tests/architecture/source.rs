@@ -85,8 +85,6 @@ pub struct Source {
     pub modules: BTreeMap<Path, Module>,
     /// Modules under `#[cfg(test)]`.
     pub test_modules: Vec<Path>,
-    /// Lines of items under `#[cfg(test)]`.
-    pub test_lines: usize,
     module: Path,
     in_test: bool,
 }
@@ -101,7 +99,6 @@ impl Source {
             references: Vec::new(),
             modules: BTreeMap::from([(module.clone(), own)]),
             test_modules: Vec::new(),
-            test_lines: 0,
             module,
             in_test: false,
         };
@@ -119,12 +116,9 @@ impl Source {
     }
 
     /// Visits an item, an associated one too; `#[cfg(test)]` covers all that is inside.
-    fn visit_marked(&mut self, attributes: &[Attribute], lines: usize, visit: impl FnOnce(&mut Self)) {
+    fn visit_marked(&mut self, attributes: &[Attribute], visit: impl FnOnce(&mut Self)) {
         let outer = self.in_test;
         self.in_test |= attributes.iter().any(|attribute| is_for_tests(&attribute.meta));
-        if self.in_test && !outer {
-            self.test_lines += lines;
-        }
         visit(self);
         self.in_test = outer;
     }
@@ -252,7 +246,7 @@ impl<'ast> Visit<'ast> for Source {
         if let Some(name) = name {
             self.here().items.insert(name.to_string());
         }
-        self.visit_marked(attributes, lines(item.span()), |source| visit::visit_item(source, item));
+        self.visit_marked(attributes, |source| visit::visit_item(source, item));
     }
 
     fn visit_impl_item(&mut self, item: &'ast ImplItem) {
@@ -262,7 +256,7 @@ impl<'ast> Visit<'ast> for Source {
             ImplItem::Type(item) => &item.attrs,
             _ => &[],
         };
-        self.visit_marked(attributes, lines(item.span()), |source| visit::visit_impl_item(source, item));
+        self.visit_marked(attributes, |source| visit::visit_impl_item(source, item));
     }
 
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
@@ -367,8 +361,4 @@ pub fn is_for_tests(meta: &Meta) -> bool {
 fn is_keyword(name: &Ident) -> bool {
     let may_lead = ["crate", "self", "super"].iter().any(|word| name == word);
     !may_lead && syn::parse_str::<Ident>(&name.to_string()).is_err()
-}
-
-fn lines(span: proc_macro2::Span) -> usize {
-    span.end().line + 1 - span.start().line
 }

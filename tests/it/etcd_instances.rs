@@ -66,7 +66,7 @@ impl Application for Counter {
                 self.committed.lock().unwrap().push(state.number);
             }
             Effect::Stop => (state.is_serving, state.is_committing) = (false, false),
-            Effect::Apply(_) | Effect::ShortOfSpace(true) => panic!("{effect:?}"),
+            Effect::Pause | Effect::Apply(_) | Effect::ShortOfSpace(true) => panic!("{effect:?}"),
             Effect::Joined { .. }
             | Effect::Committed { .. }
             | Effect::ShortOfSpace(false)

@@ -200,7 +200,7 @@ impl Chain {
             let answers = Some(part.sequence);
             return Some(if part.is_empty() {
                 self.confirmation(answers, now, ids)
-            } else if self.is_short_of_space && !part.has_puts() {
+            } else if self.is_short_of_space && !part.has_puts() && now.monotonic_ms < self.clock_commit_ms {
                 WorkKind::Deletions { part, answers }
             } else {
                 self.commit_of(part, answers, now, ids)
@@ -353,16 +353,23 @@ impl Chain {
     fn handle_error(&mut self, mut work: Work, error: EtcdError, now: Now) -> Vec<ChainEvent> {
         let is_read = matches!(work.kind, WorkKind::Confirmation { .. });
         let events = match error {
-            EtcdError::NoSpace if !is_read => return self.handle_lack_of_space(work.kind, now),
+            EtcdError::NoSpace if work.kind.writes_head() => {
+                return self.handle_lack_of_space(work.kind, now);
+            }
             EtcdError::Refused { reason } => {
                 let error = ChainEvent::Error { reason };
                 if !is_read {
-                    return [error].into_iter().chain(self.handle_refusal(&work.kind, now)).collect();
+                    return [error].into_iter().chain(self.handle_refusal(work.kind, now)).collect();
                 }
                 work.call.retry_late(now.monotonic_ms);
                 vec![error]
             }
-            EtcdError::Unknown { .. } | EtcdError::Compacted { .. } | EtcdError::NoSpace => {
+            // Versions before 3.4.20 and 3.5.7 refuse deletions, too.
+            EtcdError::NoSpace => {
+                work.call.retry_late(now.monotonic_ms);
+                Vec::new()
+            }
+            EtcdError::Unknown { .. } | EtcdError::Compacted { .. } => {
                 work.call.retry(now.monotonic_ms);
                 Vec::new()
             }
@@ -371,16 +378,14 @@ impl Chain {
         events
     }
 
-    /// Handles that etcd has no space for a transaction.
+    /// Handles that etcd has no space for a commit.
     fn handle_lack_of_space(&mut self, mut kind: WorkKind, now: Now) -> Vec<ChainEvent> {
         let mut events = Vec::new();
         if !std::mem::replace(&mut self.is_short_of_space, true) {
             events.push(ChainEvent::Space { is_short: true });
         }
         self.clock_commit_ms = now.monotonic_ms.saturating_add(SPACE_ATTEMPT_MS);
-        if let WorkKind::Commit { part, .. } = &mut kind {
-            self.carried = part.take_carried();
-        }
+        self.take_carried_back(&mut kind);
         match kind {
             WorkKind::Commit { part, answers: Some(answers), .. } if !part.has_puts() => {
                 self.work = Some(self.work(WorkKind::Deletions { part, answers: Some(answers) }));
@@ -393,16 +398,24 @@ impl Chain {
     }
 
     /// Handles that etcd has refused a transaction for good. What waits for it is not answered: the next ownership ends attempts that
-    /// have no outcome.
-    fn handle_refusal(&mut self, kind: &WorkKind, now: Now) -> Option<ChainEvent> {
+    /// have no outcome. It would need space, so without any the same ownership goes on.
+    fn handle_refusal(&mut self, mut kind: WorkKind, now: Now) -> Vec<ChainEvent> {
+        self.take_carried_back(&mut kind);
         match kind {
-            WorkKind::Resignation { .. } => Some(ChainEvent::Resigned),
-            kind if kind.answers().is_some() => Some(ChainEvent::Lost),
+            WorkKind::Resignation { .. } => vec![ChainEvent::Resigned],
+            kind if kind.answers().is_some() && self.is_short_of_space => self.give_up(),
+            kind if kind.answers().is_some() => vec![ChainEvent::Lost],
             _ => {
                 self.resume_ms = now.monotonic_ms.saturating_add(REFUSAL_PAUSE_MS);
                 self.look_ms = now.monotonic_ms.saturating_add(IDLE_CONFIRMATION_MS);
-                None
+                Vec::new()
             }
+        }
+    }
+
+    fn take_carried_back(&mut self, kind: &mut WorkKind) {
+        if let WorkKind::Commit { part, .. } = kind {
+            self.carried = part.take_carried();
         }
     }
 }

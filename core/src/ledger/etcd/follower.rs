@@ -18,6 +18,8 @@ use crate::store::{Now, Version};
 
 /// How often the progress of a read is reported, in milliseconds.
 const PROGRESS_MS: u64 = 5_000;
+/// So long an earlier state than the known one is not accepted, in milliseconds.
+const STALE_MS: u64 = 10_000;
 /// The pause before a state with a corrupt record is read again.
 const CORRUPT_PAUSE_MS: u64 = 10_000;
 
@@ -33,8 +35,9 @@ pub struct Follower {
     clock: StoreClock,
     /// The owner and the number of the last ownership of this instance, whose clock goes on.
     owned: Option<(Owner, u64)>,
-    /// No state before this revision is the present one.
-    least_revision: u64,
+    /// No state before this revision is the present one, and until when that is heeded, in monotonic milliseconds: etcd may have been
+    /// restored.
+    least_revision: (u64, u64),
     responses: ResponseIndex,
     /// The greatest version at the revision of the read: keys that were removed before it may have had it.
     floor: Version,
@@ -95,7 +98,7 @@ impl Follower {
             head: None,
             clock: StoreClock::default(),
             owned: None,
-            least_revision: 0,
+            least_revision: (0, 0),
             responses: ResponseIndex::default(),
             floor: Version::default(),
             revision: 0,
@@ -149,10 +152,10 @@ impl Follower {
         std::mem::take(&mut self.responses)
     }
 
-    /// Reads the state again, as it was at a revision or later.
-    pub fn read_again_since(&mut self, revision: u64, now: Now) {
-        self.read_again(now.monotonic_ms);
-        self.least_revision = revision;
+    /// Reads the state again, from `due_ms` on, as it was at a revision or later.
+    pub fn read_again_since(&mut self, revision: u64, due_ms: u64) {
+        self.read_again(due_ms);
+        self.least_revision = (revision, due_ms.saturating_add(STALE_MS));
     }
 
     /// Reads the state again, from `due_ms` on.
@@ -201,12 +204,13 @@ impl Follower {
     /// Handles the answer to a read.
     pub fn handle_answer(&mut self, result: ActionResult, now: Now) -> Vec<FollowerEvent> {
         let is_head = matches!(self.phase, Phase::ReadingHead(_));
+        let (least_revision, until_ms) = self.least_revision;
+        let is_stale = |answer: &RangeAnswer| answer.revision < least_revision && now.monotonic_ms < until_ms;
         let (Phase::ReadingHead(call) | Phase::Reading { call, .. }) = &mut self.phase else {
             return Vec::new();
         };
         match result.and_then(Answer::into_read) {
-            // An etcd that answers with earlier states.
-            Ok(answer) if is_head && answer.revision < self.least_revision => {
+            Ok(answer) if is_head && is_stale(&answer) => {
                 call.retry(now.monotonic_ms);
                 Vec::new()
             }
@@ -250,7 +254,7 @@ impl Follower {
         let Phase::Reading { call, bulk, report_ms } = &mut self.phase else { return Vec::new() };
         let mut events = Vec::new();
         if bulk.handle_page(&answer) {
-            (self.revision, self.least_revision) = (bulk.revision(), 0);
+            self.revision = bulk.revision();
             self.phase = Phase::Watching(Call::new(self.watch(), 0));
         } else {
             *call = Call::new(ActionKind::Read(bulk.next_read()), 0);

@@ -26,6 +26,8 @@ use crate::store::{Now, Version};
 const CLOCK_AHEAD_MS: u64 = 5_000;
 /// So long an instance that was asked to give the store up leaves it to others, in milliseconds.
 const LEFT_MS: u64 = 10_000;
+/// An owner reads the state again no more often, in milliseconds.
+const REREAD_PAUSE_MS: u64 = 1_000;
 /// The time after which the same failure is reported again, in milliseconds.
 const FAILURE_AGAIN_MS: u64 = 60_000;
 
@@ -38,7 +40,7 @@ const FAILURE_AGAIN_MS: u64 = 60_000;
 /// The application is given the whole state by effects, as a follower. After [`Effect::Serve`] it is the owner: it decides
 /// requests in memory, and while [`Instance::wants_group`] is true it commits what it has decided and read. Nothing may be
 /// answered before [`Effect::Committed`]: a commit proves that no other instance was the owner when it was sent, which is after
-/// the requests had come. After [`Effect::Stop`], nothing may be answered at all, and another state follows.
+/// the requests had come. After [`Effect::Stop`] and [`Effect::Pause`], nothing may be answered at all, and another state follows.
 #[derive(Debug)]
 pub struct Instance {
     settings: InstanceSettings,
@@ -101,6 +103,8 @@ struct Ownership {
     space: SpaceWatch,
     /// Whether the application knows that etcd has no space, or soon none.
     is_short_of_space: bool,
+    /// When the state may be read again, in monotonic milliseconds.
+    rereads_ms: u64,
 }
 
 /// What an instance asks of its application, in this order.
@@ -130,6 +134,8 @@ pub enum Effect {
     ShortOfSpace(bool),
     /// Answer nothing any more, and drop all that waits: another instance may be the owner.
     Stop,
+    /// The same, but the same ownership serves again as soon as the state has been read, unless [`Effect::Stop`] follows.
+    Pause,
     Report(ClusterEvent),
 }
 
@@ -459,6 +465,7 @@ impl Instance {
             });
         }
         self.check_clock(now);
+        self.check_ownership();
         self.handle_view(now);
     }
 
@@ -481,24 +488,28 @@ impl Instance {
         self.is_ahead = is_ahead;
     }
 
-    /// Begins to serve if the head names this run of the instance: then everything before its takeover was received.
-    fn serve_if_owner(&mut self, now: Now) {
-        let is_own =
-            |owner: &Owner| owner.instance == *self.settings.instance && owner.run == self.settings.run;
-        // An ownership that has ended may have left changes behind that are still under way: the next one ends these.
-        let is_owner = |(head, _): &&(Head, u64)| {
-            head.owner.as_ref().is_some_and(is_own) && head.epoch > self.ended_epoch
-        };
-        let own = self.follower.head().filter(is_owner).cloned();
-        if self
-            .ownership
-            .as_ref()
-            .is_some_and(|it| own.as_ref().is_none_or(|(head, _)| head.epoch != it.epoch))
-        {
+    /// Returns the head if it names this run of the instance. An ownership that has ended may have left changes behind that are still
+    /// under way: the next one ends these.
+    fn own_head(&self) -> Option<&(Head, u64)> {
+        let InstanceSettings { instance, run, .. } = &self.settings;
+        let is_own = |owner: &Owner| owner.instance == **instance && owner.run == *run;
+        self.follower
+            .head()
+            .filter(|(head, _)| head.owner.as_ref().is_some_and(is_own) && head.epoch > self.ended_epoch)
+    }
+
+    /// Ends the ownership if another head was found while the state is read again.
+    fn check_ownership(&mut self) {
+        let epoch = self.own_head().map(|(head, _)| head.epoch);
+        if self.chain.is_none() && self.ownership.as_ref().is_some_and(|it| epoch != Some(it.epoch)) {
             let epoch = self.end_ownership();
-            self.effects.push_back(Effect::Report(ClusterEvent::LostOwnership { epoch }));
+            self.effects.extend([Effect::Stop, Effect::Report(ClusterEvent::LostOwnership { epoch })]);
         }
-        let Some((head, revision)) = own else { return };
+    }
+
+    /// Begins to serve if this run of the instance is the owner: then everything before its takeover was received.
+    fn serve_if_owner(&mut self, now: Now) {
+        let Some((head, revision)) = self.own_head().cloned() else { return };
         let (epoch, greatest, wall_ms) = (head.epoch, head.greatest, head.wall_ms.max(now.wall_ms));
         // An operator may have lowered versions since.
         let floor = self.follower.floor().min(greatest);
@@ -513,6 +524,7 @@ impl Instance {
             epoch,
             space: SpaceWatch::new(now),
             is_short_of_space: false,
+            rereads_ms: 0,
         });
         chain.set_short_of_space(ownership.space.space() == Space::Exhausted);
         self.chain = Some(chain);
@@ -604,13 +616,11 @@ impl Instance {
 
     /// Drops what is uncommitted, and reads the state again. The same ownership goes on then: a takeover would need space.
     fn read_state_again(&mut self, now: Now) {
-        match self.chain.take_if(|chain| !chain.is_resigning()) {
-            None => self.stop(),
-            Some(chain) => {
-                self.effects.push_back(Effect::Stop);
-                self.follower.read_again_since(chain.applied_revision(), now);
-            }
-        }
+        let Some(chain) = self.chain.take_if(|chain| !chain.is_resigning()) else { return self.stop() };
+        let due_ms = self.ownership.as_ref().map_or(0, |it| it.rereads_ms).max(now.monotonic_ms);
+        self.ownership.iter_mut().for_each(|it| it.rereads_ms = due_ms.saturating_add(REREAD_PAUSE_MS));
+        self.effects.push_back(Effect::Pause);
+        self.follower.read_again_since(chain.applied_revision(), due_ms);
     }
 
     /// Ends the ownership, and follows again; returns its epoch.

@@ -291,10 +291,14 @@ async fn check_access(etcd: &Etcd, settings: &ClusterSettings) -> Result<(), Err
     let key = layout.meta();
     let never = Condition { key: key.clone(), mod_revision: i64::MAX.cast_unsigned() };
     let put = Operation::Put { key: key.clone(), value: Bytes::new(), lease: None };
-    // As large as a commit may be.
-    let otherwise = std::iter::once(key).chain(padding(&layout)).collect();
-    let txn = Txn { conditions: vec![never], operations: vec![put], otherwise };
-    let (kind, hint, error) = match etcd.txn(&txn).await {
+    let mut txn = Txn { conditions: vec![never], operations: vec![put], otherwise: vec![key] };
+    let mut checked = etcd.txn(&txn).await;
+    if checked.is_ok() {
+        // As large as a commit may be.
+        txn.otherwise.extend(padding(&layout));
+        checked = etcd.txn(&txn).await;
+    }
+    let (kind, hint, error) = match checked {
         Err(error) if error.is_denied() => (ClusterErrorKind::Authentication, layout.grant_command(), error),
         Err(error) if error.is_about_size() => {
             let options =

@@ -374,7 +374,7 @@ impl Service {
         let scan = {
             // Under the lock, as for all other requests: monitors see them in the order in which they are handled.
             let mut state = self.shared.lock();
-            if let Some(error) = state.error_while_reading() {
+            if let Some(error) = state.error_while_paused() {
                 drop(state);
                 Outbound::from((reply_to, Response::error(error))).send(publisher);
                 return Ok(Verdict::Consumed);

@@ -26,11 +26,12 @@ impl State {
         is_ignored.then_some(Some("too many requests wait for etcd"))
     }
 
-    /// Returns the error with which requests are refused while the owner reads the state again, because etcd has no space. Behind a
-    /// broker they are held meanwhile; the clients of `serve` have no other instance.
-    pub(super) fn error_while_reading(&self) -> Option<ErrorReply> {
-        let ClusterState { is_serving, has_registrations, .. } = self.cluster;
-        (!is_serving && !has_registrations).then_some(ErrorReply::QuotaExceeded)
+    /// Returns the error with which reads are refused while the owner reads the state again, because etcd has no space. Behind a broker
+    /// all requests are held meanwhile; the clients of `serve` have no other instance. A write may be one that was delivered before
+    /// and committed: it gets no answer.
+    pub(super) fn error_while_paused(&self) -> Option<ErrorReply> {
+        let ClusterState { is_paused, has_registrations, .. } = self.cluster;
+        (is_paused && !has_registrations).then_some(ErrorReply::QuotaExceeded)
     }
 
     /// Adds the response to a write to the present step.

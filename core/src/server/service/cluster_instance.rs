@@ -36,7 +36,11 @@ impl Service {
     pub fn handle_cluster_effect(&self, effect: Effect, publisher: &dyn Publisher) -> Option<ClusterEvent> {
         match effect {
             Effect::Joined { hash_key } => self.join_cluster(&hash_key),
-            Effect::Reset | Effect::Stop => self.reset_cluster_state(),
+            Effect::Reset => self.reset_cluster_state(),
+            Effect::Stop | Effect::Pause => {
+                self.shared.lock().cluster.is_paused = effect == Effect::Pause;
+                self.reset_cluster_state();
+            }
             Effect::Apply(record) => self.apply_committed(record),
             Effect::Serve { epoch, floor, greatest, wall_ms } => {
                 self.serve_cluster(epoch, floor, greatest, wall_ms);
@@ -137,13 +141,16 @@ impl Service {
     /// Begins to answer requests, as the owner of all that was applied: see [`Effect::Serve`].
     pub(super) fn serve_cluster(&self, epoch: u64, floor: Version, greatest: Version, wall_ms: u64) {
         let (cluster, mut state) = (&self.shared.cluster, self.shared.lock());
+        let was_paused = std::mem::take(&mut state.cluster.is_paused);
         state.serve(epoch, floor, greatest, wall_ms);
         cluster.is_serving.store(true, Ordering::Release);
         cluster.role_changed.notify_one();
         self.shared.wake_expiry_task(&mut state);
         drop(state);
-        // Rules that have changed meanwhile, or whose effect was not committed.
-        self.revoke_watches();
+        if was_paused {
+            // What rules have ended may be among what was dropped.
+            self.revoke_watches();
+        }
     }
 
     /// Returns the connection that the watches of a client belong to: its own, unless only its id is known to all instances.

@@ -25,6 +25,8 @@ pub(super) struct ClusterState {
     /// watches end with the connection, and so with the instance.
     pub(super) has_registrations: bool,
     pub(super) is_serving: bool,
+    /// Whether the owner reads the state again, and will serve then.
+    pub(super) is_paused: bool,
     /// How often the instance has lost the ownership: what was begun before is not answered.
     pub(super) losses: u64,
     /// The last step of the group under way, if it changes anything, and when it was taken.
@@ -40,6 +42,7 @@ impl ClusterState {
             key: None,
             has_registrations,
             is_serving,
+            is_paused: false,
             losses: 0,
             under_way: None,
             answered: AnsweredWrites::default(),

@@ -262,8 +262,12 @@ fn the_watch_of_a_connection_stays_when_the_state_is_read_again() {
     ledger.lock().is_full = true;
     test.request(&set("k", "w"));
     let group = test.take_group();
-    test.effect(Effect::Stop);
+    test.effect(Effect::Pause);
     assert_eq!(test.reply(&get("k")), QUOTA_EXCEEDED, "the clients have no other instance");
+    test.request(&del("k"));
+    test.effect(Effect::Stop);
+    test.request(&get("k"));
+    assert!(test.sent_messages.take().is_empty(), "it may be applied, or another instance may be the owner");
     assert!(!ledger.decide(&test.service, &group, &test.sent_messages));
     test.request(&del("k"));
     test.confirm();
@@ -458,6 +462,10 @@ fn rules_end_the_watches_of_clients_that_have_sent_no_request_to_the_instance() 
     successor.service.revoke_watches();
     assert_eq!(successor.service.statistics().store.watches, 2, "a follower leaves that to the owner");
     ledger.serve(&successor.service);
+    successor.service.revoke_watches();
+    let dropped = successor.take_group();
+    assert_eq!(dropped.records.len(), 1);
+    ledger.serve_again(&successor.service);
     let group = successor.take_group();
     assert!(ledger.decide(&successor.service, &group, &successor.sent_messages));
     let left: Vec<_> =

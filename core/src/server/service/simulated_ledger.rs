@@ -79,7 +79,7 @@ impl SimulatedLedger {
     /// Has an owner drop what is uncommitted, and serve the state again, without space.
     pub(super) fn serve_again(&self, service: &Service) {
         let publisher = RecordingPublisher::default();
-        for effect in [Effect::Stop, Effect::Reset] {
+        for effect in [Effect::Pause, Effect::Reset] {
             service.handle_cluster_effect(effect, &publisher);
         }
         self.load(service);

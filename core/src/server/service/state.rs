@@ -140,7 +140,9 @@ impl State {
         message: &Message,
         now: Now,
     ) -> Handled {
-        if let Some(error) = self.error_while_reading() {
+        if written_key(&request.request).is_none()
+            && let Some(error) = self.error_while_paused()
+        {
             Outbound::from((reply_to, Response::error(error))).send(publisher);
             return Handled::Answered;
         }

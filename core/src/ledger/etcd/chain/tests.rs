@@ -286,6 +286,14 @@ fn a_refusal_ends_the_ownership_if_an_answer_waits_for_the_commit() {
     let mut waited_for = testbed(false);
     waited_for.commit(vec![(1, row("a", true))], 1);
     assert_eq!(waited_for.fails(refused()), [error.clone(), ChainEvent::Lost]);
+    let mut without_space = testbed(false);
+    without_space.chain.set_short_of_space(true);
+    without_space.commit(vec![(1, row("a", false))], 1);
+    assert_eq!(without_space.fails(EtcdError::NoSpace), [], "etcd 3.4.19 refuses deletions, too");
+    assert_eq!(without_space.poll(), None, "it is asked for again after a pause");
+    without_space.now.monotonic_ms = without_space.chain.next_deadline().unwrap();
+    without_space.txn();
+    assert_eq!(without_space.fails(refused()), [error.clone(), ChainEvent::Uncommitted]);
     let mut resigning = testbed(false);
     resigning.chain.resign();
     resigning.txn();

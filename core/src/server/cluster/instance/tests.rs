@@ -361,7 +361,7 @@ fn owner_without_space() -> (Instance, Head) {
     let commit = instance.poll_action(NOW).unwrap();
     instance.handle_answer(commit.id, Err(EtcdError::NoSpace), NOW);
     let report = Effect::Report(ClusterEvent::NoSpace);
-    assert_eq!(effects(&mut instance), [report, Effect::ShortOfSpace(true), Effect::Stop]);
+    assert_eq!(effects(&mut instance), [report, Effect::ShortOfSpace(true), Effect::Pause]);
     assert!(!instance.wants_group());
     assert_eq!(instance.status().role, Role::Owner);
     (instance, head)
@@ -388,7 +388,11 @@ fn an_owner_for_whose_group_etcd_has_no_space_reads_the_state_again_and_goes_on_
     let serve = Effect::Serve { epoch: 1, floor, greatest, wall_ms: 1_000 };
     assert_eq!(effects(&mut instance), [Effect::Reset, Effect::ShortOfSpace(true), serve]);
     assert_eq!(instance.follower.clock().at(later), head.clock_ms + 3_000, "times to live end in time");
-    assert!(instance.wants_group() && instance.chain.unwrap().is_short_of_space());
+    assert!(instance.wants_group() && instance.chain.as_ref().unwrap().is_short_of_space());
+    instance.read_state_again(later);
+    assert_eq!(instance.next_deadline(), Some(later.monotonic_ms), "the last time was long ago");
+    let again_ms = later.monotonic_ms + REREAD_PAUSE_MS;
+    assert_eq!(instance.ownership.unwrap().rereads_ms, again_ms);
 }
 
 #[test]
@@ -397,10 +401,12 @@ fn an_owner_that_finds_another_one_when_it_reads_the_state_again_has_lost_the_st
         let (mut instance, head) = owner_without_space();
         let owner = |instance: &str| Owner { instance: instance.to_owned(), run: 1 };
         let head = Head { owner: other.map(owner), epoch: 2, ..head };
-        read(&mut instance, NOW, vec![head_pair(&head, 3)]);
+        let action = instance.poll_action(NOW).unwrap();
+        let answer = RangeAnswer { revision: 3, pairs: vec![head_pair(&head, 3)], more: 0 };
+        instance.handle_answer(action.id, Ok(Answer::Read(answer)), NOW);
         let lost = Effect::Report(ClusterEvent::LostOwnership { epoch: 1 });
-        assert_eq!(effects(&mut instance), [Effect::Reset, lost]);
-        assert_eq!(instance.status().role, Role::Follower);
+        assert_eq!(effects(&mut instance), [Effect::Reset, Effect::Stop, lost]);
+        assert_eq!(instance.status().role, Role::Loading);
     }
 }
 

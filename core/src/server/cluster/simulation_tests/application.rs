@@ -77,7 +77,7 @@ impl Application {
                 return answers;
             }
             Effect::ShortOfSpace(is_short) => self.is_short = is_short,
-            Effect::Stop => {
+            Effect::Stop | Effect::Pause => {
                 self.is_serving = false;
                 self.queue.clear();
             }

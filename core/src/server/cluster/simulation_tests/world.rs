@@ -37,7 +37,7 @@ const STEP_MAX_MS: i64 = 60_000;
 figures! {
     answers: 6_000, reads: 1_500, duplicates: 800, commits: 5_000, takeovers: 170, stops: 50,
     crashes: 150, pauses: 200, unreached: 60, cuts: 200, clock_jumps: 150, lost: 250, doubled: 80, compactions: 70,
-    gaps: 10, reloads: 400, no_space: 20, served_again: 4, resignations: 50, handovers: 20, expired: 150,
+    gaps: 10, reloads: 400, no_space: 20, pauses_of_owners: 5, served_again: 4, resignations: 50, handovers: 20, expired: 150,
     stale_reads: 15, clocks_off: 10,
 }
 
@@ -500,6 +500,7 @@ impl World {
                 self.figures.takeovers += 1;
             }
             Effect::Stop => self.figures.stops += 1,
+            Effect::Pause => self.figures.pauses_of_owners += 1,
             Effect::Reset => self.figures.reloads += 1,
             Effect::Committed { .. } => self.figures.commits += 1,
             Effect::Report(ClusterEvent::WatchGap) => self.figures.gaps += 1,
