@@ -173,7 +173,7 @@ impl State {
         if let Some(response) = self.duplicates.recognize(from, identity.fingerprint, now.monotonic_ms) {
             // The first delivery may not be committed yet, and its response may still fail.
             let waits = self.commit_queue.waits(DependsOn::Key(&key));
-            let write = self.write_again(waits, || (request, from, identity));
+            let write = (waits && self.undoes()).then(|| WaitingWrite::new(request, from, identity));
             self.answer_write(publisher, Outbound::from((reply_to, response)), waits, write, None);
             return Handled::Answered;
         }
@@ -215,6 +215,7 @@ impl State {
         }
         let depends_on = change.as_ref().map_or(DependsOn::Key(&key), DependsOn::Change);
         let waits = self.commit_queue.waits(depends_on);
+        debug_assert!(before.is_some() || !(waits && self.undoes()), "a write that waits can be undone");
         let (mut write, mut acknowledgement) = (None, None);
         let response = Response::new(&reply, version);
         if waits {
@@ -259,16 +260,9 @@ impl State {
         self.commit_queue.may_wait(key, is_persistent, latest_ms)
     }
 
-    /// Returns a write that waits for a commit of the file, to be handled again if that fails.
-    fn write_again<'a>(
-        &self,
-        waits: bool,
-        write: impl FnOnce() -> (StoreRequest, &'a Peer, WriteIdentity),
-    ) -> Option<Box<WaitingWrite>> {
-        (waits && self.ledger() == LedgerKind::File).then(|| {
-            let (request, from, identity) = write();
-            WaitingWrite::new(request, from, identity)
-        })
+    /// Whether a commit that fails is undone, and what waited for it is handled again.
+    fn undoes(&self) -> bool {
+        self.ledger() == LedgerKind::File
     }
 
     /// Sends the response to a write and its notifications or, if they wait, adds them to the present step. Returns the sequence number
@@ -314,8 +308,7 @@ impl State {
                     return Handled::Answered;
                 }
                 // What has begun to be watched stays so.
-                let is_repeated = self.ledger() == LedgerKind::File
-                    && !matches!(request.request, Request::KeyNotify { .. });
+                let is_repeated = self.undoes() && !matches!(request.request, Request::KeyNotify { .. });
                 again = is_repeated.then(|| Box::new(request.clone()));
             }
         }
@@ -406,7 +399,7 @@ impl State {
             return Outbound::from(change).send(publisher);
         }
         let record = Record::from(&change);
-        let undo = (self.ledger() == LedgerKind::File).then(|| match before {
+        let undo = self.undoes().then(|| match before {
             Some(before) => Undo::Restore(Record::Key(before)),
             None => Undo::Repeat(record.clone()),
         });
