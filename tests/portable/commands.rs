@@ -46,6 +46,18 @@ fn a_command_runs_under_the_lock_and_has_its_token() {
 }
 
 #[test]
+fn commands_that_end_at_once_are_run_each_time() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    let command: &[&str] = if cfg!(windows) { &["cmd", "/c", "exit 7"] } else { &["sh", "-c", "exit 7"] };
+    let lock = ["-b", &server.broker, "lock", "deploy", "--"];
+    for _ in 0..20 {
+        let ran = place.run(&[&lock[..], command].concat());
+        assert_eq!(ran.code, Some(7), "{ran:?}");
+    }
+}
+
+#[test]
 fn a_lost_lock_ends_the_command_and_its_children() {
     let place = Place::new();
     let server = place.serve(&[]);

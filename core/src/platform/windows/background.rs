@@ -1,11 +1,9 @@
 //! A program in the background, which ends with this process.
 
 use std::io;
-use std::os::windows::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 
 use tokio::process::{Child, ChildStderr, ChildStdout, Command as AsyncCommand};
-use windows_sys::Win32::System::Threading::CREATE_NEW_PROCESS_GROUP;
 
 use super::child::Job;
 
@@ -18,12 +16,10 @@ pub struct Background {
 
 impl Background {
     pub fn spawn(mut command: Command) -> io::Result<(Self, ChildStdout, ChildStderr)> {
-        // Ctrl-C on the console does not reach another group.
-        command.creation_flags(CREATE_NEW_PROCESS_GROUP);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let job = Job::new()?;
-        let mut child = AsyncCommand::from(command).kill_on_drop(true).spawn()?;
-        job.add(&child)?;
+        // Ctrl-C on the console does not reach another group.
+        let mut child = job.spawn(AsyncCommand::from(command).kill_on_drop(true))?;
         let outputs = child.stdout.take().zip(child.stderr.take());
         let (stdout, stderr) = outputs.ok_or(io::ErrorKind::BrokenPipe)?;
         Ok((Self { child, _job: job }, stdout, stderr))

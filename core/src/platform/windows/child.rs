@@ -7,13 +7,19 @@ use std::time::Duration;
 use std::{process, ptr};
 
 use tokio::process::{Child, Command};
+use windows_sys::Win32::Foundation::INVALID_HANDLE_VALUE;
+use windows_sys::Win32::System::Diagnostics::ToolHelp::{
+    CreateToolhelp32Snapshot, TH32CS_SNAPTHREAD, THREADENTRY32, Thread32First, Thread32Next,
+};
 use windows_sys::Win32::System::JobObjects::{
     AssignProcessToJobObject, CreateJobObjectW, JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE,
     JOBOBJECT_BASIC_ACCOUNTING_INFORMATION, JOBOBJECT_EXTENDED_LIMIT_INFORMATION,
     JobObjectBasicAccountingInformation, JobObjectExtendedLimitInformation, QueryInformationJobObject,
     SetInformationJobObject, TerminateJobObject,
 };
-use windows_sys::Win32::System::Threading::CREATE_NEW_PROCESS_GROUP;
+use windows_sys::Win32::System::Threading::{
+    CREATE_NEW_PROCESS_GROUP, CREATE_SUSPENDED, OpenThread, ResumeThread, THREAD_SUSPEND_RESUME,
+};
 
 use super::signal::send_break;
 use crate::platform::types::{GroupChange, Signal};
@@ -31,8 +37,7 @@ pub struct Group {
 impl Group {
     pub fn spawn(command: process::Command) -> io::Result<Self> {
         let job = Job::new()?;
-        let leader = Command::from(command).creation_flags(CREATE_NEW_PROCESS_GROUP).spawn()?;
-        job.add(&leader)?;
+        let leader = job.spawn(&mut Command::from(command))?;
         Ok(Self { id: leader.id().unwrap_or_default(), leader, job, status: None, is_left: false })
     }
 
@@ -109,8 +114,19 @@ impl Job {
         check(unsafe { SetInformationJobObject(handle, class, (&raw const limits).cast(), size) })
     }
 
+    /// Starts a process in its own process group and in this job object. It runs only when it is in the job object: a process that has
+    /// ended cannot be added, and one that runs may have started others.
+    pub(super) fn spawn(&self, command: &mut Command) -> io::Result<Child> {
+        let mut child = command.creation_flags(CREATE_NEW_PROCESS_GROUP | CREATE_SUSPENDED).spawn()?;
+        let started = self.add(&child).and_then(|()| resume(child.id().unwrap_or_default()));
+        if started.is_err() {
+            let _ = child.start_kill();
+        }
+        started.map(|()| child)
+    }
+
     #[expect(unsafe_code, reason = "no safe function adds a process to a job object")]
-    pub(super) fn add(&self, child: &Child) -> io::Result<()> {
+    fn add(&self, child: &Child) -> io::Result<()> {
         let process = child.raw_handle().ok_or(io::ErrorKind::NotFound)?;
         // SAFETY: both handles are valid.
         check(unsafe { AssignProcessToJobObject(self.0.as_raw_handle(), process) })
@@ -144,14 +160,47 @@ fn check(result: i32) -> io::Result<()> {
     if result == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Resumes the threads of a process that was created suspended. The standard library closes the handle of its first thread.
+#[expect(unsafe_code, reason = "no safe function lists or resumes threads")]
+fn resume(process: u32) -> io::Result<()> {
+    // SAFETY: no pointers.
+    let snapshot = unsafe { CreateToolhelp32Snapshot(TH32CS_SNAPTHREAD, 0) };
+    if snapshot == INVALID_HANDLE_VALUE {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the handle is valid, and no other code owns it.
+    let snapshot = unsafe { OwnedHandle::from_raw_handle(snapshot) };
+    let size = u32::try_from(size_of::<THREADENTRY32>()).map_err(io::Error::other)?;
+    let mut entry = THREADENTRY32 { dwSize: size, ..THREADENTRY32::default() };
+    // SAFETY: the handle is valid, and the pointer to an entry of the size that it states.
+    let mut is_entry = unsafe { Thread32First(snapshot.as_raw_handle(), &raw mut entry) } != 0;
+    while is_entry {
+        if entry.th32OwnerProcessID == process {
+            // SAFETY: no pointers.
+            let thread = unsafe { OpenThread(THREAD_SUSPEND_RESUME, 0, entry.th32ThreadID) };
+            if thread.is_null() {
+                return Err(io::Error::last_os_error());
+            }
+            // SAFETY: the handle is valid, and no other code owns it.
+            let thread = unsafe { OwnedHandle::from_raw_handle(thread) };
+            // SAFETY: the handle is valid.
+            if unsafe { ResumeThread(thread.as_raw_handle()) } == u32::MAX {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        // SAFETY: as of the first.
+        is_entry = unsafe { Thread32Next(snapshot.as_raw_handle(), &raw mut entry) } != 0;
+    }
+    Ok(())
+}
+
 pub fn spawn_in_group(command: &mut Command) -> io::Result<Child> {
     /// Ends with this process.
     static JOB: OnceLock<Option<Job>> = OnceLock::new();
-    let child = command.creation_flags(CREATE_NEW_PROCESS_GROUP).spawn()?;
-    if let Some(job) = JOB.get_or_init(|| Job::new().ok()) {
-        job.add(&child)?;
+    match JOB.get_or_init(|| Job::new().ok()) {
+        Some(job) => job.spawn(command),
+        None => command.creation_flags(CREATE_NEW_PROCESS_GROUP).spawn(),
     }
-    Ok(child)
 }
 
 pub fn adopt_orphans() {}
