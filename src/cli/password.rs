@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -22,7 +23,14 @@ const PASSWORD_BYTES_MAX: usize = 65_535;
 /// There is no terminal, or no password was entered.
 pub async fn ask(question: String) -> Result<Secret, CommandError> {
     let mut saved = SavedTerminal::new();
-    let asked = run_detached(move || rpassword::prompt_password(question)).await;
+    let (reading, read) = channel::<()>();
+    // Dropped before the saved modes, also by a signal.
+    let _end = EndOfReading(read);
+    let asked = run_detached(move || {
+        let _reading = reading;
+        rpassword::prompt_password(question)
+    })
+    .await;
     if let Some(saved) = &mut saved {
         saved.is_asking = false;
     }
@@ -46,6 +54,18 @@ pub async fn ask(question: String) -> Result<Secret, CommandError> {
         return Err(CommandError::usage("the password is empty"));
     }
     Ok(answer)
+}
+
+/// Waits until the thread that reads the answer has ended. It sends the signal of Ctrl-C itself and restores the modes of the terminal
+/// after that: a line editor that sets its own before would lose keys.
+struct EndOfReading(Receiver<()>);
+
+impl Drop for EndOfReading {
+    fn drop(&mut self) {
+        /// Another signal does not end the thread.
+        const WAIT_MAX: Duration = Duration::from_millis(200);
+        let _ = self.0.recv_timeout(WAIT_MAX);
+    }
 }
 
 /// Asks in a runtime of its own; returns the signal if one arrived instead of an answer.
