@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -25,7 +26,13 @@ use crate::render::{Format, Style};
 
 /// What the session has started besides its connection: a store inside this process, or kubectl.
 #[derive(Clone, Debug, Default)]
-pub struct Started(Rc<RefCell<Option<Running>>>);
+pub struct Started(Rc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    running: RefCell<Option<Running>>,
+    has_begun: Notify,
+}
 
 #[derive(Debug)]
 enum Running {
@@ -36,12 +43,31 @@ enum Running {
 impl Started {
     /// Stops it; returns when everything that a store has acknowledged is durable.
     pub async fn stop(self) {
-        let running = self.0.take();
+        let running = self.0.running.take();
         match running {
             Some(Running::Store(store)) => store.stop().await,
             Some(Running::Kubectl(mut tasks)) => tasks.shutdown().await,
             None => {}
         }
+    }
+
+    /// Returns the error that ends a store, once there is one. Cancel safe.
+    pub async fn failed(&self) -> CommandError {
+        loop {
+            let failed = match &*self.0.running.borrow() {
+                Some(Running::Store(store)) => Some(store.failed()),
+                _ => None,
+            };
+            match failed {
+                Some(failed) => return failed.await,
+                None => self.0.has_begun.notified().await,
+            }
+        }
+    }
+
+    fn begin(&self, running: Running) {
+        self.0.running.replace(Some(running));
+        self.0.has_begun.notify_one();
     }
 }
 
@@ -103,7 +129,7 @@ async fn connect(
         Endpoint::Embedded { data } => {
             let store = Embedded::start(data.as_deref()).await?;
             let target = store.target();
-            started.0.replace(Some(Running::Store(store)));
+            started.begin(Running::Store(store));
             return Ok(connection.settings(target, None, authentication(&connection.login).await?));
         }
     };
@@ -117,7 +143,7 @@ async fn connect(
     let (mut target, mut token) = (Target::Tcp { host, port }, None);
     if let Some(kube) = &kube {
         let access = open_kube(kube, connection.kubectl_timeout, &preparation, style).await?;
-        started.0.replace(Some(Running::Kubectl(access.tasks)));
+        started.begin(Running::Kubectl(access.tasks));
         target = Target::Forwarded(access.forwarding);
         tls.iter_mut().for_each(|tls| tls.given_ca.clone_from(&access.ca));
         token = access.token.map(Authentication::SharedToken);

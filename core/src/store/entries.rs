@@ -40,7 +40,9 @@ fn size(entry: &Entry) -> u64 {
 }
 
 fn persistent_bytes(entry: &Entry) -> u64 {
-    if entry.is_persistent() { size(entry).saturating_add(OVERHEAD_BYTES) } else { 0 }
+    let fence = entry.fence().map_or(0, |fence| fence.node().len()) as u64;
+    let bytes = size(entry).saturating_add(fence).saturating_add(OVERHEAD_BYTES);
+    if entry.is_persistent() { bytes } else { 0 }
 }
 
 impl Default for Entries {

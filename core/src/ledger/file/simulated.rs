@@ -16,7 +16,6 @@ pub const POLICY: Policy = Policy {
     segment_bytes: 64 * 1024,
     snapshot_bytes: 96 * 1024,
     close_bytes: 64 * 1024,
-    reserve_bytes: 64 * 1024,
     commits_before: 3,
 };
 
@@ -50,6 +49,8 @@ impl SeededRandom {
 pub struct Faults {
     /// Number of operations before the power is cut.
     pub cut_after: Option<u64>,
+    /// Number of operations before one fails, once. The disk stays on.
+    pub fails_at: Option<u64>,
     /// The most bytes of a file.
     pub bytes_max: Option<u64>,
     /// The offset up to which a file can be written. It may be longer: a sparse file takes no room.
@@ -63,6 +64,7 @@ pub struct Faults {
     /// An offset at which no file can be read.
     pub unreadable_at: Option<usize>,
     pub fails_renames: bool,
+    /// Whether the rename that completes a snapshot panics.
     pub panics_in_renames: bool,
     /// Whether another directory has the path.
     pub is_replaced: bool,
@@ -135,6 +137,11 @@ impl SimulatedDisk {
         self.state().is_off
     }
 
+    /// Whether the operation that [`Faults::fails_at`] names is still to come.
+    pub fn is_failure_ahead(&self) -> bool {
+        self.faults().fails_at.is_some()
+    }
+
     /// Whether there is a file of this name.
     pub fn has(&self, name: &str) -> bool {
         self.state().names.contains_key(name)
@@ -179,7 +186,7 @@ impl SimulatedDisk {
     /// random, and so are the last changes of the names.
     pub fn after_power_cut(&self, random: &mut SeededRandom) -> Self {
         let state = self.state();
-        let faults = Faults { cut_after: None, fails_next_sync: false, ..state.faults };
+        let faults = Faults { cut_after: None, fails_at: None, fails_next_sync: false, ..state.faults };
         let new = state.next(faults);
         if !state.is_durable && random.below(2) == 0 {
             return Self::with(new, Vec::new(), Names::new());
@@ -201,7 +208,8 @@ impl SimulatedDisk {
         {
             let mut state = self.state();
             state.is_off = false;
-            (state.faults.cut_after, state.faults.fails_next_sync) = (None, false);
+            let faults = state.faults;
+            state.faults = Faults { cut_after: None, fails_at: None, fails_next_sync: false, ..faults };
         }
         self.clone()
     }
@@ -229,17 +237,25 @@ impl State {
         Self { faults, randoms: self.randoms, moment, ..Self::default() }
     }
 
-    /// Counts an operation; fails with the one at which the power is cut.
+    /// Counts an operation; fails from the one on at which the power is cut, and once with the one of [`Faults::fails_at`].
     fn act(&mut self) -> io::Result<()> {
         if let Some(left) = &mut self.faults.cut_after {
             self.is_off |= *left == 0;
             *left = left.saturating_sub(1);
         }
-        if self.is_off { Err(io::Error::other("the power is off")) } else { Ok(()) }
+        if self.is_off {
+            return Err(io::Error::other("the power is off"));
+        }
+        let left = self.faults.fails_at.take();
+        if left == Some(0) {
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
+        self.faults.fails_at = left.map(|left| left - 1);
+        Ok(())
     }
 
-    /// Changes the names. If the power is cut during the change, whether it happened depends on earlier operations, as
-    /// on the seed.
+    /// Changes the names. If the power is cut during the change, or it fails, whether it happened depends on earlier operations,
+    /// as on the seed.
     fn change_names(&mut self, change: impl FnOnce(&mut Names)) -> io::Result<()> {
         let was_off = self.is_off;
         let done = self.act();
@@ -312,6 +328,10 @@ impl Disk for SimulatedDisk {
         if self.faults().is_replaced { Err(StorageErrorKind::Replaced("it was moved")) } else { Ok(()) }
     }
 
+    fn is_writable(&self) -> bool {
+        true
+    }
+
     fn names(&self) -> io::Result<Vec<String>> {
         let mut state = self.state();
         state.act()?;
@@ -336,13 +356,17 @@ impl Disk for SimulatedDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), StorageErrorKind> {
-        assert!(!self.faults().panics_in_renames);
+        assert!(!(self.faults().panics_in_renames && from.ends_with(".new") && !to.starts_with("reserve")));
         self.check()?;
         if self.faults().fails_renames {
             return Err(io::Error::other("the rename has failed").into());
         }
-        let renamed = self.state().change_names(|names| {
-            let file = names.remove(from).unwrap();
+        let mut state = self.state();
+        let Some(file) = state.names.get(from).copied() else {
+            return Err(StorageErrorKind::Io(io::ErrorKind::NotFound.into()));
+        };
+        let renamed = state.change_names(|names| {
+            names.remove(from);
             names.insert(to.to_owned(), file);
         });
         Ok(renamed?)
@@ -456,24 +480,38 @@ impl DiskFile for Handle {
         state.act()?;
         let faults = state.faults;
         let bytes_max = [faults.written_max, faults.bytes_max].into_iter().flatten().min();
-        let blocks = state.blocks() + usize::try_from(bytes).unwrap().div_ceil(BLOCK);
-        if bytes_max.is_some_and(|max| bytes > max) || faults.blocks_max.is_some_and(|max| blocks > max) {
+        let len = usize::try_from(bytes).unwrap();
+        let file = &state.files[self.file];
+        let new = (0..len.div_ceil(BLOCK)).filter(|block| !file.blocks.contains(block)).count();
+        let is_full = faults.blocks_max.is_some_and(|max| state.blocks() + new > max);
+        if bytes_max.is_some_and(|max| bytes > max) || (is_full && new > 0) {
             return Err(io::ErrorKind::StorageFull.into());
         }
+        state.files[self.file].blocks.extend(0..len.div_ceil(BLOCK));
         Ok(())
+    }
+
+    fn allocated(&self) -> io::Result<u64> {
+        let mut state = self.disk.state();
+        state.act()?;
+        Ok((state.files[self.file].blocks.len() * BLOCK) as u64)
     }
 
     fn sync(&self) -> io::Result<()> {
         let mut state = self.disk.state();
-        state.act()?;
-        let (fails, ignores_syncs) =
-            (std::mem::take(&mut state.faults.fails_next_sync), state.faults.ignores_syncs);
+        let acted = state.act();
+        if state.is_off {
+            return acted;
+        }
+        let fails = std::mem::take(&mut state.faults.fails_next_sync);
+        let error = acted.err().or_else(|| fails.then(|| io::Error::other("the sync has failed")));
+        let ignores_syncs = state.faults.ignores_syncs;
         let file = &mut state.files[self.file];
-        if fails {
+        if let Some(error) = error {
             // The system drops the writes and marks their pages as written.
             file.pending.clear();
             file.has_failed = true;
-            return Err(io::Error::other("the sync has failed"));
+            return Err(error);
         }
         if !ignores_syncs {
             file.write_back();
@@ -512,8 +550,11 @@ impl DiskFile for Handle {
         if faults.blocks_max.is_some_and(|max| state.blocks() + new > max) {
             return Err(io::ErrorKind::StorageFull.into());
         }
+        // The file of a snapshot is written again from its beginning, and has no other content afterwards.
+        let is_abandoned = state.files[self.file].has_failed
+            && state.names.iter().any(|(name, file)| *file == self.file && name.starts_with("log-"));
+        assert!(!is_abandoned, "no write follows a failed one in the same segment");
         let file = &mut state.files[self.file];
-        assert!(!file.has_failed, "no write follows a failed one in the same file");
         file.blocks.extend(touched);
         File::apply(&mut file.current, at, data);
         file.pending.push(Pending::Write(at, data.to_vec()));

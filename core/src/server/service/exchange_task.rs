@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::task::yield_now;
 
+use super::exchange::READY_BYTES;
 use super::shared::Shared;
 use crate::clock;
 use crate::exchange::effects::Event;
@@ -64,7 +65,8 @@ fn step(
     upkeep_ms: &mut u64,
 ) -> StepOutcome {
     let now = shared.now();
-    let mut state = shared.lock();
+    let needed = shared.lock().exchange.as_ref().map_or(0, |participant| participant.room_needed);
+    let mut state = shared.lock_with_room(needed.max(READY_BYTES));
     if state.exchange_due_ms() <= now.monotonic_ms || *upkeep_ms <= now.monotonic_ms {
         *upkeep_ms = now.monotonic_ms.saturating_add(UPKEEP_INTERVAL_MS);
         state.handle_exchange_timeout(publisher, now);
