@@ -59,7 +59,7 @@ fuzz_target!(|data: &[u8]| {
             }
             2 => {
                 wall_ms = wall_ms.max(now.wall_ms);
-                let expired = store.poll_expired(now, usize::MAX);
+                let expired = store.poll_expired(now);
                 let expected = model.expire(now, None);
                 let mut found: Vec<_> = expired.iter().map(|change| check_change(&model, change)).collect();
                 found.sort();

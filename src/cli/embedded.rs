@@ -18,15 +18,9 @@ impl Embedded {
     /// Starts a store, in memory or with its data in a directory.
     pub async fn start(data: Option<&Path>) -> Result<Self, CommandError> {
         let persistence = data.map_or(Persistence::None, |directory| Persistence::All(directory.to_owned()));
-        let store = StoreSettings { persistence, ends_soon: true, ..StoreSettings::default() };
+        let store = StoreSettings { persistence, ..StoreSettings::default() };
         let server = StoreServer::start(Settings::default(), store).await.map_err(serve::failure)?;
         Ok(Self { server: Arc::new(server) })
-    }
-
-    /// Returns the error that ends this store. Cancel safe.
-    pub fn failed(&self) -> impl Future<Output = CommandError> + use<> {
-        let failed = self.server.failed();
-        async move { serve::failure(failed.await) }
     }
 
     /// Returns the target of a client of this store.

@@ -29,7 +29,7 @@ use super::signals::{self, EndSignals};
 use super::store::args::StoreArgs;
 use super::trace::{self, Tracing};
 use super::{data, environment, exchange, generate, pager, prompt, runtime, serve, store};
-use crate::client::{Access, Outcome};
+use crate::client::Access;
 use crate::commands::process::signal::{exit_of, signal_of};
 use crate::commands::process::stdin;
 use crate::commands::{Command, CommandError, Exit, Hint, Kind, Session};
@@ -329,8 +329,7 @@ fn run_command(
         adopt_orphans();
     }
     let minds_signals = command.handles_signals();
-    let command_access = command.access();
-    let is_write = command_access == Access::Write && !minds_signals;
+    let is_write = command.access() == Access::Write && !minds_signals;
     let has_to_end = connection.as_ref().is_some_and(Connection::has_to_end);
     let signals =
         if minds_signals { EndSignals::default() } else { EndSignals::of(command.access(), has_to_end) };
@@ -355,12 +354,6 @@ fn run_command(
             tokio::select! {
                 biased;
                 result = &mut run => result,
-                error = embedded.failed() => {
-                    // Answers that have arrived are reported.
-                    let (_, ()) = tokio::join!(run, session.cancel());
-                    let outcome = (command_access == Access::Write).then_some(Outcome::Unknown);
-                    Err(CommandError { outcome, ..error })
-                }
                 signal = signals.next(), if is_write => {
                     // Pending requests fail, so that the verb ends and reports what is known of them.
                     let (result, ()) = tokio::join!(run, session.cancel());

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -26,13 +25,7 @@ use crate::render::{Format, Style};
 
 /// What the session has started besides its connection: a store inside this process, or kubectl.
 #[derive(Clone, Debug, Default)]
-pub struct Started(Rc<Shared>);
-
-#[derive(Debug, Default)]
-struct Shared {
-    running: RefCell<Option<Running>>,
-    has_begun: Notify,
-}
+pub struct Started(Rc<RefCell<Option<Running>>>);
 
 #[derive(Debug)]
 enum Running {
@@ -43,31 +36,12 @@ enum Running {
 impl Started {
     /// Stops it; returns when everything that a store has acknowledged is durable.
     pub async fn stop(self) {
-        let running = self.0.running.take();
+        let running = self.0.take();
         match running {
             Some(Running::Store(store)) => store.stop().await,
             Some(Running::Kubectl(mut tasks)) => tasks.shutdown().await,
             None => {}
         }
-    }
-
-    /// Returns the error that ends a store, once there is one. Cancel safe.
-    pub async fn failed(&self) -> CommandError {
-        loop {
-            let failed = match &*self.0.running.borrow() {
-                Some(Running::Store(store)) => Some(store.failed()),
-                _ => None,
-            };
-            match failed {
-                Some(failed) => return failed.await,
-                None => self.0.has_begun.notified().await,
-            }
-        }
-    }
-
-    fn begin(&self, running: Running) {
-        self.0.running.replace(Some(running));
-        self.0.has_begun.notify_one();
     }
 }
 
@@ -129,7 +103,7 @@ async fn connect(
         Endpoint::Embedded { data } => {
             let store = Embedded::start(data.as_deref()).await?;
             let target = store.target();
-            started.begin(Running::Store(store));
+            started.0.replace(Some(Running::Store(store)));
             return Ok(connection.settings(target, None, authentication(&connection.login).await?));
         }
     };
@@ -143,7 +117,7 @@ async fn connect(
     let (mut target, mut token) = (Target::Tcp { host, port }, None);
     if let Some(kube) = &kube {
         let access = open_kube(kube, connection.kubectl_timeout, &preparation, style).await?;
-        started.begin(Running::Kubectl(access.tasks));
+        started.0.replace(Some(Running::Kubectl(access.tasks)));
         target = Target::Forwarded(access.forwarding);
         tls.iter_mut().for_each(|tls| tls.given_ca.clone_from(&access.ca));
         token = access.token.map(Authentication::SharedToken);

@@ -6,7 +6,6 @@ use std::path::Path;
 use crate::commands::{CommandError, Kind, limit_hint};
 use crate::ledger::{StorageError, StorageErrorKind};
 use crate::render::escape::escape;
-use crate::server::LedgerEnd;
 
 /// Converts the error of a store that did not start.
 pub fn of_start(error: &StorageError) -> CommandError {
@@ -49,22 +48,6 @@ pub fn of_start(error: &StorageError) -> CommandError {
         StorageErrorKind::Io(_) | StorageErrorKind::Other(_) => "use a directory that is writable".to_owned(),
     };
     CommandError::new(Kind::File, error.to_string()).hint(hint)
-}
-
-/// Converts the error with which the ledger of a running store has ended.
-pub fn of_end(end: &LedgerEnd) -> CommandError {
-    match end {
-        LedgerEnd::Failed(error) => {
-            let hint = match error.kind {
-                StorageErrorKind::Replaced(_) => {
-                    "do not move the directory or remove its files while a process uses it"
-                }
-                _ => "start it again when the disk works: it has everything that was acknowledged",
-            };
-            CommandError::new(Kind::File, error.to_string()).hint(hint)
-        }
-        LedgerEnd::Panicked => CommandError::new(Kind::Bug, end.to_string()),
-    }
 }
 
 /// Converts the error of an operation that only reads the directory: it need not be writable.

@@ -224,7 +224,7 @@ impl From<Error> for CommandError {
         Self {
             outcome: Some(outcome(&error)),
             hints: hints(&error),
-            // The disk can be written again, or has room again.
+            // The disk works again, or has room again.
             is_passing: matches!(error, Error::Refused(ErrorReply::NotPersisted | ErrorReply::DiskFull)),
             ..Self::new(kind(&error), error.to_string())
         }
@@ -294,6 +294,8 @@ fn outcome(error: &Error) -> Outcome {
         | Error::Timeout { outcome, .. }
         | Error::MalformedReply { outcome, .. }
         | Error::ClockSkew { outcome, .. } => *outcome,
+        // A failing disk may have written the data all the same. One without room has not.
+        Error::Refused(ErrorReply::NotPersisted) => Outcome::Unknown,
         _ => Outcome::Unchanged,
     }
 }
@@ -515,9 +517,7 @@ fn hint_of_refusal(refusal: &ErrorReply) -> Option<&'static str> {
         ErrorReply::NotReplicated => {
             Some("use a key that takes no part in the exchange; `mqkv exchange key KEY` shows its rule")
         }
-        ErrorReply::NotPersisted => {
-            Some("see the log of the store: its disk cannot be written since the start")
-        }
+        ErrorReply::NotPersisted => Some("see the log of the store: its disk is full or has failed"),
         ErrorReply::DiskFull => Some("delete keys, or make room on the disk of the store"),
         ErrorReply::ScanInterrupted => Some("run the command again: keys have other positions now"),
         ErrorReply::NotAuthorized => {
@@ -607,9 +607,11 @@ mod tests {
         });
         assert_eq!((lost.kind, lost.outcome), (Kind::Unavailable, Some(Outcome::Unknown)));
         assert!(lost.is_retryable() && !refused.is_retryable());
-        for refusal in [ErrorReply::NotPersisted, ErrorReply::DiskFull] {
+        for (refusal, outcome) in
+            [(ErrorReply::NotPersisted, Outcome::Unknown), (ErrorReply::DiskFull, Outcome::Unchanged)]
+        {
             let disk = CommandError::from(Error::Refused(refusal));
-            assert_eq!((disk.kind, disk.outcome), (Kind::Refused, Some(Outcome::Unchanged)));
+            assert_eq!((disk.kind, disk.outcome), (Kind::Refused, Some(outcome)));
             assert!(disk.is_retryable());
         }
     }

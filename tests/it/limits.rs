@@ -31,6 +31,8 @@ fn verbose_output_lists_the_limits_at_the_start() {
          and 1M of waiting messages per client, 512K per packet, 7 failed logins per address and minute, \
          1M of recorded replies"
     );
+    let on_disk = limits(&["--data", "data"]);
+    assert!(on_disk.ends_with(", 64M of recorded replies, 4M of disk space for deletions"), "{on_disk}");
 }
 
 #[test]

@@ -342,6 +342,7 @@ fn metrics_are_in_prometheus_format_and_count_the_requests() {
         ("mqkv_recorded_reply_max_bytes", 64.0 * 1024.0 * 1024.0),
         ("mqkv_recorded_replies_forgotten_total", 0.0),
         ("mqkv_disk_short_of_room", 0.0),
+        ("mqkv_disk_reserve_max_bytes", 4.0 * 1024.0 * 1024.0),
         ("mqkv_snapshots_failed_total", 0.0),
         ("mqkv_disk_failed", 0.0),
         ("mqkv_connections_accepted_total", 5.0),

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use super::common::{LoggedServer, Place, Server};
+use nix::sys::signal::Signal;
+
+use super::common::{LoggedServer, Place, Server, http, wait_until};
 
 /// The verbs that need the directory for themselves.
 const OTHERS: [&str; 6] = [
@@ -15,6 +17,8 @@ const OTHERS: [&str; 6] = [
     "get k --embedded",
 ];
 const IN_USE: &str = "is in use by another process\n";
+const REFUSED: &str = "the change could not be persisted";
+const STOPPED: &str = "persistent writes are refused until the disk works again: cannot use kept: ";
 
 fn start(place: &Place) -> LoggedServer {
     LoggedServer::start(place, &["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data", "kept"])
@@ -42,16 +46,32 @@ fn check_in_use(place: &Place, directory: &str) {
     }
 }
 
-/// Waits until the server ends without a request, and checks that it says why.
-fn check_ended(server: LoggedServer, cause: &str) {
-    let (lines, code) = server.end();
-    let error = format!("error: cannot use kept: {cause}");
-    assert!(lines.iter().any(|line| line.starts_with(&error)), "{error}: {lines:?}");
-    assert_eq!(code, Some(74));
+/// Waits until the server reports without a request that it has stopped to write, and checks that it refuses and says so.
+fn check_stopped(place: &Place, server: &LoggedServer, cause: &str) {
+    server.log_line_with(&format!("{STOPPED}{cause}"));
+    let shown = at(place, server, &["set", "later", "v"]);
+    assert!(shown.contains(REFUSED) && shown.ends_with("--- exit 76\n"), "{shown}");
+    let (head, _) = http::get(server.port(1), "/readyz");
+    assert!(head.starts_with("HTTP/1.1 503"), "{head}");
+    assert_eq!(at(place, server, &["get", "k"]), "--- stdout\nv(no line feed)\n--- exit 0\n");
+}
+
+fn end(server: LoggedServer) {
+    server.signal(Signal::SIGTERM);
+    server.log_line_with("stopping: ");
+    let id = server.id().to_string();
+    drop(server);
+    wait_until("the server ends", || (!Path::new("/proc").join(&id).exists()).then_some(()));
 }
 
 fn keys(place: &Place) -> String {
     place.run_bounded(&["keys", "--embedded=kept"])
+}
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_unstable();
+    lines
 }
 
 /// Returns the names and contents of all files.
@@ -74,7 +94,13 @@ fn a_directory_whose_lock_file_was_removed_is_used_by_one_process() {
     assert_eq!(at(&place, &server, &["set", "k", "v"]), "--- exit 0\n");
     fs::remove_file(place.path("kept/lock")).unwrap();
     check_in_use(&place, "kept");
-    check_ended(server, "its file lock was removed or replaced: restart to read the directory again");
+    check_stopped(
+        &place,
+        &server,
+        "its file lock was removed or replaced: restart to read the directory again",
+    );
+    check_in_use(&place, "kept");
+    end(server);
     let server = Server::start(&place, &["-q", "--data", "kept"]);
     assert_eq!(place.run_at(&server.url(), &["keys"]), "--- stdout\nk\n--- exit 0\n");
     assert_eq!(place.run_at(&server.url(), &["set", "k", "w"]), "--- exit 0\n");
@@ -92,7 +118,9 @@ fn files_that_are_restored_under_a_server_are_not_written_by_it() {
     }
     backup.iter().for_each(|(name, bytes)| place.write(&format!("kept/{name}"), bytes));
     check_in_use(&place, "kept");
-    check_ended(server, "its file lock was removed or replaced");
+    check_stopped(&place, &server, "its file lock was removed or replaced");
+    assert!(files(&place.path("kept")) == backup, "the server has changed the files");
+    end(server);
     assert!(files(&place.path("kept")) == backup, "the server has changed the files at its end");
     assert_eq!(place.run_bounded(&["keys", "--embedded=kept"]), "--- stdout\nk\n--- exit 0\n");
 }
@@ -109,7 +137,8 @@ fn a_server_whose_directory_was_moved_leaves_the_new_one_to_another_server() {
     check_in_use(&place, "kept");
     other.kill();
     let before = files(&place.path("kept"));
-    check_ended(server, "it was moved, removed or replaced: restart with the directory to use");
+    check_stopped(&place, &server, "it was moved, removed or replaced: restart with the directory to use");
+    end(server);
     assert!(files(&place.path("kept")) == before, "the files of the other server have changed");
     assert_eq!(place.run_bounded(&["keys", "--embedded=kept"]), "--- stdout\nother\n--- exit 0\n");
     assert_eq!(place.run_bounded(&["keys", "--embedded=moved"]), "--- stdout\nk\n--- exit 0\n");
@@ -122,29 +151,42 @@ fn a_server_acknowledges_no_write_to_a_directory_that_was_removed() {
     assert_eq!(at(&place, &server, &["set", "k", "v"]), "--- exit 0\n");
     fs::remove_dir_all(place.path("kept")).unwrap();
     let shown = at(&place, &server, &["set", "lost", "v"]);
-    assert!(!shown.ends_with("--- exit 0\n"), "{shown}");
-    check_ended(server, "it was moved, removed or replaced");
-    assert!(!place.path("kept").exists());
+    assert!(shown.contains(REFUSED) && shown.ends_with("--- exit 76\n"), "{shown}");
+    check_stopped(&place, &server, "it was moved, removed or replaced");
+    fs::create_dir(place.path("kept")).unwrap();
+    let shown = at(&place, &server, &["set", "lost", "v"]);
+    assert!(shown.contains(REFUSED), "{shown}");
+    end(server);
+    assert_eq!(files(&place.path("kept")), []);
 }
 
 #[test]
-fn a_directory_that_is_moved_back_is_used_by_the_next_server() {
+fn a_directory_that_is_moved_back_is_written_again() {
     let place = Place::new();
     let server = start(&place);
     assert_eq!(at(&place, &server, &["set", "k", "v"]), "--- exit 0\n");
     fs::rename(place.path("kept"), place.path("moved")).unwrap();
-    check_ended(server, "it was moved, removed or replaced");
+    check_stopped(&place, &server, "it was moved, removed or replaced");
     fs::rename(place.path("moved"), place.path("kept")).unwrap();
-    assert_eq!(keys(&place), "--- stdout\nk\n--- exit 0\n");
+    server.log_line_with("the disk works again: persistent writes are accepted");
+    assert_eq!(at(&place, &server, &["set", "again", "v"]), "--- exit 0\n");
+    drop(server);
+    let shown = keys(&place);
+    assert_eq!(sorted(&shown), ["--- exit 0", "--- stdout", "again", "k"]);
 }
 
+/// The changes are in memory too, so the next snapshot has them.
 #[test]
-fn a_server_whose_log_was_removed_acknowledges_no_further_write() {
+fn a_log_that_was_removed_under_a_server_costs_no_acknowledged_write() {
     let place = Place::new();
     let server = start(&place);
     assert_eq!(at(&place, &server, &["set", "k", "v"]), "--- exit 0\n");
     fs::remove_file(place.path("kept/log-1")).unwrap();
-    let shown = at(&place, &server, &["set", "lost", "v"]);
-    assert!(!shown.ends_with("--- exit 0\n"), "{shown}");
-    check_ended(server, "log-1: it was removed");
+    let shown = at(&place, &server, &["set", "refused", "v"]);
+    assert!(shown.contains(REFUSED), "{shown}");
+    server.log_line_with("log-1: it was removed");
+    server.log_line_with("the disk works again: persistent writes are accepted");
+    assert_eq!(at(&place, &server, &["set", "again", "v"]), "--- exit 0\n");
+    drop(server);
+    assert_eq!(sorted(&keys(&place)), ["--- exit 0", "--- stdout", "again", "k"]);
 }

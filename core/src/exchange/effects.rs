@@ -85,6 +85,8 @@ pub enum Cause {
     Blocked,
     /// No progress within [`STALL_MS`](super::frame::STALL_MS).
     Stalled,
+    /// A commit failed.
+    NotCommitted,
     /// The rules have changed.
     RulesChanged,
     /// A newer link replaces this one.
@@ -150,6 +152,7 @@ impl Cause {
             Self::Window => "window",
             Self::Blocked => "blocked",
             Self::Stalled => "stalled",
+            Self::NotCommitted => "not-committed",
             Self::RulesChanged => "rules-changed",
             Self::Replaced => "replaced",
             Self::Dropped => "dropped",
@@ -181,6 +184,7 @@ impl Cause {
             Self::Window => "more is unacknowledged than allowed",
             Self::Blocked => "the store has no room for a change",
             Self::Stalled => "the other node has made no progress for 15 seconds",
+            Self::NotCommitted => "a commit failed",
             Self::RulesChanged => "the rules have changed",
             Self::Replaced => "a newer link replaces this one",
             Self::Dropped => "the leaf was dropped",

@@ -193,6 +193,26 @@ impl Leaf {
         }
     }
 
+    /// Reports that the rows of [`Effects`] are put back with `restore`: no uncommitted step is left. `are_rules_back`: the rules
+    /// are among them.
+    pub fn handle_commit_failed(&mut self, are_rules_back: bool) -> Effects {
+        self.steps.handle_undone();
+        self.merged.handle_undone();
+        self.saved = Progress { link: 0, n: 0, ..self.progress() };
+        // It may have passed notes that are back.
+        self.sweep = None;
+        self.begin_sweep();
+        let mut effects = Effects::default();
+        self.end(Cause::NotCommitted, &mut effects);
+        if are_rules_back {
+            // Meanwhile, clients may have set keys that took no part.
+            let before = self.node();
+            self.row.is_walk_due = true;
+            self.put_node(before, &mut effects);
+        }
+        self.finish(effects)
+    }
+
     /// Reports that all steps up to this one are committed.
     pub fn handle_saved(&mut self, step: u64) {
         while let Some(progress) = self.steps.pop_saved(step) {

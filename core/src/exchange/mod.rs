@@ -69,7 +69,7 @@ pub struct Outgoing {
 }
 
 impl Exchange {
-    /// Takes a row from the disk, in the order of the table.
+    /// Puts a row back: while loading, in the order of the table, or after a failed commit, in reverse order.
     pub fn restore(&mut self, id: RowId, row: Option<Row>) {
         match self {
             Self::Root(root) => root.restore(id, row),
@@ -148,6 +148,16 @@ impl Exchange {
         }
     }
 
+    /// Handles the payload of a message of a leaf while commits fail: HELLO is refused, the rest is ignored.
+    pub fn handle_frame_unsaved(&mut self, peer: LinkPeer<'_>, payload: &Bytes) -> Effects {
+        match (self, peer, LinkFrame::decode(payload)) {
+            (Self::Root(root), LinkPeer::Leaf(name, principal), Ok(frame)) => {
+                root.handle_frame_unsaved(name, principal, &frame)
+            }
+            _ => Effects::default(),
+        }
+    }
+
     /// Reports that the connection of a link is lost; `link` is the id of [`effects::Event::Linked`].
     pub fn handle_lost(&mut self, peer: LinkPeer<'_>, link: u64) {
         match (self, peer) {
@@ -162,6 +172,14 @@ impl Exchange {
         match self {
             Self::Root(root) => root.handle_saved(step),
             Self::Leaf(leaf) => leaf.handle_saved(step),
+        }
+    }
+
+    /// Reports that a commit has failed and all uncommitted rows are put back with `restore`.
+    pub fn handle_commit_failed(&mut self, are_rules_back: bool) -> Effects {
+        match self {
+            Self::Root(root) => root.handle_commit_failed(are_rules_back),
+            Self::Leaf(leaf) => leaf.handle_commit_failed(are_rules_back),
         }
     }
 

@@ -37,7 +37,8 @@ const REFUSALS_MAX: usize = 64;
 /// The root of an exchange.
 ///
 /// Each `handle_*` is one step: what it returns belongs to one commit group. `handle_saved` reports that a step is
-/// committed; `poll_outgoing` returns only frames whose causes are.
+/// committed; `poll_outgoing` returns only frames whose causes are. After a failed commit, the rows of
+/// [`Effects`] are put back with `restore`, in reverse order, and `handle_commit_failed` ends the links.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Root {
     row: RootRow,
@@ -167,6 +168,32 @@ impl Root {
             steps: Steps::new(),
             saved_ver: 0,
         }
+    }
+
+    /// Reports that the rows of [`Effects`] are put back with `restore`: no uncommitted step is left. `are_rules_back`: the rules
+    /// are among them.
+    pub fn handle_commit_failed(&mut self, are_rules_back: bool) -> Effects {
+        self.steps.handle_undone();
+        self.replaced.handle_undone();
+        self.saved_ver = self.row.ver;
+        // What could not be committed may be on the disk all the same, and in a backup of it. Versions that are given out again
+        // are of another term; a number after a random one is random, too.
+        self.source = SerialSource::new(self.source.run().wrapping_add(1));
+        for leaf in self.leaves.values_mut() {
+            leaf.saved = leaf.row.applied;
+        }
+        // The purge may have passed tombstones that are back.
+        self.is_purge_due = true;
+        // The digests may be those of rules that were not committed.
+        self.begin_count();
+        let mut effects = self.end_all(Cause::NotCommitted);
+        if are_rules_back {
+            // Meanwhile, clients may have set keys that took no part.
+            let before = self.node();
+            self.row.is_walk_due = true;
+            self.put_node(before, &mut effects);
+        }
+        self.finish(effects)
     }
 
     /// Reports that all steps up to this one are committed.

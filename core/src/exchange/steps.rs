@@ -63,9 +63,15 @@ impl<T> Steps<T> {
         self.saved = self.saved.max(step);
         self.unsaved.pop_front_if(|(made, _)| *made <= step).map(|(_, reached)| reached)
     }
+
+    /// Reports that the uncommitted steps are undone.
+    pub fn handle_undone(&mut self) {
+        self.unsaved.clear();
+        self.saved = self.made;
+    }
 }
 
-/// Numbers of what uncommitted steps have removed: it is there again after a crash. Until they are committed, no frame may pass it.
+/// Numbers of what uncommitted steps have removed: it is there again if their commit fails. Until then, no frame may pass it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct UncommittedRemovals {
     numbers: BTreeSet<u64>,
@@ -91,5 +97,11 @@ impl UncommittedRemovals {
             self.numbers.remove(&number);
         }
         self.numbers.len() != before
+    }
+
+    /// Reports that the uncommitted steps are undone.
+    pub fn handle_undone(&mut self) {
+        self.numbers.clear();
+        self.steps.clear();
     }
 }

@@ -51,12 +51,6 @@ impl StorageErrorKind {
         matches!(self, Self::Io(error) if matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge))
     }
 
-    /// Whether the file system can be read only.
-    #[must_use]
-    pub fn is_read_only(&self) -> bool {
-        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem)
-    }
-
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::NotFound)

@@ -22,7 +22,7 @@ pub use system::child::{Group, adopt_orphans, is_in_background, spawn_in_group};
 pub use system::clock::{boot_id, is_clock_synchronized, since_boot};
 pub use system::directory::Directory;
 pub use system::file::{
-    FileStamp, allocate, allocated, append_private, copy_owner, create_file, create_new_private_directory,
+    FileStamp, allocate, append_private, copy_owner, create_file, create_new_private_directory,
     create_private_directory, drop_cache, file_id, is_hardware_error, is_mount_point, keep_permissions,
     lock_file, make_private, open_nonblocking, permissions, read_at, read_exact_at, sync_data,
     sync_directory, user_id, write_at,

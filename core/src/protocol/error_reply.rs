@@ -31,7 +31,7 @@ pub enum ErrorReply {
     ValueTooLong,
     /// The key is too long for a notification topic. Of this program: MQTT sets the limit (protocol §3).
     KeyTooLongToWatch,
-    /// The disk cannot be written, so that nothing was changed. Of this program.
+    /// The change could not be committed, and was rolled back. Of this program.
     NotPersisted,
     /// The disk has no room for the change. Of this program.
     DiskFull,

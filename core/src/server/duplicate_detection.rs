@@ -4,6 +4,7 @@ mod client;
 mod owners;
 mod turns;
 
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -67,6 +68,19 @@ pub struct DuplicateDetection {
     bytes_max: usize,
     /// Number of responses that were forgotten although their requests may be delivered again.
     forgotten: u64,
+    /// Changes that were rolled back, in their order: each after the first number, up to the second one.
+    rolled_back: VecDeque<RolledBack>,
+}
+
+/// Changes that were rolled back by one failure.
+#[derive(Debug)]
+struct RolledBack {
+    /// The last change that was committed.
+    committed: u64,
+    /// The last change.
+    last: u64,
+    /// When no response that depends on them is recorded any more.
+    until_ms: u64,
 }
 
 impl DuplicateDetection {
@@ -82,6 +96,7 @@ impl DuplicateDetection {
             next_swept: 0,
             bytes_max,
             forgotten: 0,
+            rolled_back: VecDeque::new(),
         }
     }
 
@@ -170,7 +185,8 @@ impl DuplicateDetection {
         (known.connection == RESTORED).then(|| known.response.clone())
     }
 
-    /// Records the response to a request that [`DuplicateDetection::recognize`] does not know.
+    /// Records the response to a request that [`DuplicateDetection::recognize`] does not know. `sequence` is the change whose commit it depends on,
+    /// 0 if none.
     pub fn record(
         &mut self,
         from: &Peer,
@@ -178,11 +194,12 @@ impl DuplicateDetection {
         response: Response,
         expiry_s: Option<u32>,
         monotonic_ms: u64,
+        sequence: u64,
     ) {
         let until_ms = monotonic_ms.saturating_add(lifetime_ms(expiry_s));
         let Peer { identity, client_id, owner, connection, message_number: number, .. } = from;
         let (connection, number) = (*connection, *number);
-        let known = RecordedResponse { fingerprint, response, until_ms, connection, number };
+        let known = RecordedResponse { fingerprint, response, until_ms, sequence, connection, number };
         let place = match self.clients.place_of(from) {
             Some(place) => place,
             None => {
@@ -206,7 +223,8 @@ impl DuplicateDetection {
         if until_ms <= monotonic_ms {
             return;
         }
-        let known = RecordedResponse { fingerprint, response, until_ms, connection: RESTORED, number: 0 };
+        let (sequence, connection, number) = (0, RESTORED, 0);
+        let known = RecordedResponse { fingerprint, response, until_ms, sequence, connection, number };
         let place = self.clients.place(&[], &client_id).unwrap_or_else(|| {
             let key = ClientKey { identity: [].into(), client_id: Arc::clone(&client_id) };
             self.add_client(key, &client_id)
@@ -240,6 +258,21 @@ impl DuplicateDetection {
                 self.remove_client(place);
             }
         }
+        while self.rolled_back.pop_front_if(|failure| failure.until_ms <= monotonic_ms).is_some() {}
+    }
+
+    /// Forgets the responses that depend on the changes after `committed` up to `last`, because these were rolled back.
+    ///
+    /// Their memory is freed when they expire: a walk over all responses would block other requests.
+    pub fn handle_rollback(&mut self, committed: u64, last: u64, monotonic_ms: u64) {
+        let until_ms = monotonic_ms.saturating_add(LIFETIME_MS_MAX);
+        match self.rolled_back.back_mut() {
+            // Nothing was committed between the two failures.
+            Some(earlier) if earlier.committed == committed => {
+                (earlier.last, earlier.until_ms) = (last, until_ms)
+            }
+            _ => self.rolled_back.push_back(RolledBack { committed, last, until_ms }),
+        }
     }
 
     /// Returns the response to an earlier delivery of the same request, if it is still recorded.
@@ -249,7 +282,8 @@ impl DuplicateDetection {
         fingerprint: Fingerprint,
         monotonic_ms: u64,
     ) -> Option<&mut RecordedResponse> {
-        self.clients.get_mut(place)?.find(fingerprint, monotonic_ms)
+        let known = self.clients.get_mut(place)?.find(fingerprint, monotonic_ms)?;
+        (!is_rolled_back(&self.rolled_back, known.sequence)).then_some(known)
     }
 
     /// Notes what a client has received. One that connects from another address takes its responses with it.
@@ -303,7 +337,8 @@ impl DuplicateDetection {
         let Some(client) = self.clients.get_mut(place) else { return };
         let is_settled = client.has_settled();
         if let Some((oldest, is_found)) = client.pop_oldest() {
-            if is_found && !is_settled && monotonic_ms < oldest.until_ms {
+            let is_needed = is_found && !is_settled && monotonic_ms < oldest.until_ms;
+            if is_needed && !is_rolled_back(&self.rolled_back, oldest.sequence) {
                 self.forgotten = self.forgotten.saturating_add(1);
             }
             self.owners.change(&client.owner, 0, oldest.cost());
@@ -336,6 +371,12 @@ impl DuplicateDetection {
         }
         self.owners.first_of(&owner)
     }
+}
+
+/// Whether a change was rolled back. A response that depends on no change has the number 0, which is committed.
+fn is_rolled_back(rolled_back: &VecDeque<RolledBack>, sequence: u64) -> bool {
+    let at = rolled_back.partition_point(|failure| failure.last < sequence);
+    rolled_back.get(at).is_some_and(|failure| failure.committed < sequence)
 }
 
 /// Returns for how long a response is recorded, given the message expiry of its request, in milliseconds.
@@ -401,7 +442,7 @@ mod tests {
         let fingerprint = Fingerprint(fingerprint);
         let is_known = duplicates.recognize(from, fingerprint, now_ms).is_some();
         if !is_known {
-            duplicates.record(from, fingerprint, response(), expiry_s, now_ms);
+            duplicates.record(from, fingerprint, response(), expiry_s, now_ms, 0);
         }
         is_known
     }
@@ -845,18 +886,19 @@ mod tests {
     }
 
     #[test]
-    fn a_response_is_found_although_an_earlier_one_to_the_same_request_has_expired() {
+    fn a_response_is_found_although_an_earlier_one_to_the_same_request_was_rolled_back() {
         // Room for two responses.
         let mut duplicates = DuplicateDetection::new(1_600);
         let at = |number| delivery("a", 1, number, 0);
-        duplicates.record(&at(1), Fingerprint(4), response(), Some(0), 0);
-        assert_eq!(duplicates.recognize(&at(2), Fingerprint(4), GRACE_MS), None);
-        // The first one is discarded now: the index has the second one in its place.
-        duplicates.record(&at(2), Fingerprint(4), response(), None, GRACE_MS);
-        assert_eq!(duplicates.recognize(&at(3), Fingerprint(5), GRACE_MS), None);
-        duplicates.record(&at(3), Fingerprint(5), response(), None, GRACE_MS);
+        duplicates.record(&at(1), Fingerprint(4), response(), None, 0, 1);
+        duplicates.handle_rollback(0, 1, 0);
+        assert_eq!(duplicates.recognize(&at(2), Fingerprint(4), 0), None);
+        duplicates.record(&at(2), Fingerprint(4), response(), None, 0, 2);
+        // There is no room for this one, so the first one is forgotten.
+        assert_eq!(duplicates.recognize(&at(3), Fingerprint(5), 0), None);
+        duplicates.record(&at(3), Fingerprint(5), response(), None, 0, 2);
         assert_eq!((counts(&duplicates, "a"), duplicates.forgotten()), ((2, 0), 0));
-        assert_eq!(duplicates.recognize(&at(4), Fingerprint(4), GRACE_MS), Some(response()));
+        assert_eq!(duplicates.recognize(&at(4), Fingerprint(4), 0), Some(response()));
     }
 
     #[test]
@@ -898,6 +940,33 @@ mod tests {
         assert_eq!((held, check(&duplicates)), ([None, Some(duplicates.bytes())], 1));
     }
 
+    #[test]
+    fn a_response_that_depends_on_a_failed_commit_is_no_longer_known() {
+        let mut duplicates = DuplicateDetection::new(UNLIMITED);
+        let record = |duplicates: &mut DuplicateDetection, numbers: std::ops::RangeInclusive<u64>| {
+            for number in numbers {
+                let from = delivery("c", 1, number, 0);
+                duplicates.record(&from, Fingerprint(number), response(), None, 0, number);
+            }
+        };
+        // Two failures without a commit between them, a third one after the commit of the ninth change.
+        record(&mut duplicates, 1..=6);
+        duplicates.handle_rollback(4, 6, 0);
+        record(&mut duplicates, 7..=8);
+        duplicates.handle_rollback(4, 8, 0);
+        record(&mut duplicates, 9..=10);
+        duplicates.handle_rollback(9, 10, 0);
+        record(&mut duplicates, 11..=11);
+        let known = (1..=11).filter(|number| is_known(&mut duplicates, "c", *number, 1));
+        assert_eq!(known.collect::<Vec<_>>(), [1, 2, 3, 4, 9, 11]);
+        assert_eq!(duplicates.rolled_back.len(), 2);
+        // The same requests again, with the same fingerprints.
+        duplicates.record(&delivery("c", 2, 1, 0), Fingerprint(5), response(), None, 1, 12);
+        assert!(is_known(&mut duplicates, "c", 5, 1));
+        duplicates.discard_expired(LIFETIME_MS_MAX);
+        assert!(duplicates.rolled_back.is_empty());
+    }
+
     #[derive(Clone, Debug)]
     enum Step {
         /// A request with this fingerprint arrives some milliseconds later, and is answered if it is new.
@@ -906,6 +975,8 @@ mod tests {
         Connect { client: u8, session: SessionPhase },
         /// The client ends its session.
         Disconnect { client: u8 },
+        /// The latest commits fail.
+        Failure { commits: u64 },
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -918,6 +989,7 @@ mod tests {
             9 => request,
             1 => (0..3_u8, session).prop_map(|(client, session)| Step::Connect { client, session }),
             1 => (0..3_u8).prop_map(|client| Step::Disconnect { client }),
+            1 => (0..4_u64).prop_map(|commits| Step::Failure { commits }),
         ]
     }
 
@@ -926,6 +998,7 @@ mod tests {
         client: usize,
         fingerprint: u64,
         until_ms: u64,
+        sequence: u64,
         response: Response,
         connection: u64,
         number: u64,
@@ -947,7 +1020,7 @@ mod tests {
                 peer.identity = identity;
             }
             let mut model: Vec<Known> = Vec::new();
-            let (mut now_ms, mut responses, mut connections) = (0, 0_u64, 3);
+            let (mut now_ms, mut sequence, mut committed, mut connections) = (0, 0_u64, 0, 3);
             for step in steps {
                 match step {
                     Step::Connect { client, session } => {
@@ -996,14 +1069,19 @@ mod tests {
                             }
                         }
                         if found.is_none() {
-                            responses += 1;
-                            let response = Response::new(&Reply::Count(responses), None);
-                            duplicates.record(from, Fingerprint(fingerprint), response.clone(), expiry_s, now_ms);
+                            sequence += 1;
+                            let response = Response::new(&Reply::Count(sequence), None);
+                            duplicates.record(from, Fingerprint(fingerprint), response.clone(), expiry_s, now_ms, sequence);
                             let lifetime_s = expiry_s.map_or(3_600, |expiry_s| u64::from(expiry_s) + 60);
                             let until_ms = now_ms + lifetime_s * 1000;
                             let (connection, number, is_settled) = (from.connection.0, from.message_number, false);
-                            model.push(Known { client, fingerprint, until_ms, response, connection, number, is_settled });
+                            model.push(Known { client, fingerprint, until_ms, sequence, response, connection, number, is_settled });
                         }
+                    }
+                    Step::Failure { commits } => {
+                        committed = sequence.saturating_sub(commits).max(committed);
+                        duplicates.handle_rollback(committed, sequence, now_ms);
+                        model.retain(|known| known.sequence <= committed);
                     }
                 }
                 check(&duplicates);

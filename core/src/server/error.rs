@@ -3,11 +3,9 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use crate::broker::StartError;
 use crate::ledger::StorageError;
-use crate::server::service::LedgerEnd;
 
 /// The kind of error that keeps an instance from a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +22,7 @@ pub enum ClusterErrorKind {
     Incompatible,
 }
 
-/// The cause of a failed start, or of the end of a running server.
+/// The cause of a failed start.
 #[derive(Debug)]
 pub enum Error {
     /// The settings contradict each other.
@@ -39,8 +37,6 @@ pub enum Error {
     Cluster { kind: ClusterErrorKind, reason: String, hint: Option<String> },
     /// The system cannot create a thread.
     Thread(io::Error),
-    /// The ledger of a running server has ended.
-    Ledger(Arc<LedgerEnd>),
 }
 
 impl From<StartError> for Error {
@@ -63,7 +59,6 @@ impl fmt::Display for Error {
             Self::Storage(error) => error.fmt(f),
             Self::Cluster { reason, .. } => f.write_str(reason),
             Self::Thread(cause) => write!(f, "cannot start a thread: {cause}"),
-            Self::Ledger(end) => end.fmt(f),
         }
     }
 }
@@ -71,7 +66,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Settings(_) | Self::Cluster { .. } | Self::Ledger(_) => None,
+            Self::Settings(_) | Self::Cluster { .. } => None,
             Self::Bind { cause, .. } | Self::Admin { cause, .. } | Self::Thread(cause) => Some(cause),
             Self::Storage(error) => Some(error),
         }

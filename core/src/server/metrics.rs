@@ -152,6 +152,8 @@ pub struct Metrics {
     exchange_events: [Counter; EXCHANGE_EVENTS.len()],
     conflicts: [Counter; Reason::ALL.len()],
     pub snapshots_failed: Counter,
+    /// Whether the disk has failed, so that no write is accepted.
+    pub has_disk_failed: AtomicBool,
     /// Whether the connection with an external broker is lost.
     is_broker_lost: AtomicBool,
     is_etcd_unavailable: AtomicBool,
@@ -201,6 +203,11 @@ impl Metrics {
     }
 
     #[must_use]
+    pub fn has_disk_failed(&self) -> bool {
+        self.has_disk_failed.load(Ordering::Relaxed)
+    }
+
+    #[must_use]
     pub fn is_broker_lost(&self) -> bool {
         self.is_broker_lost.load(Ordering::Relaxed)
     }
@@ -221,6 +228,8 @@ impl Metrics {
             Event::KeyNotAuthorized { .. } => self.not_authorized.add(1),
             Event::Unanswerable { .. } => self.unanswerable.add(1),
             Event::SnapshotFailed { .. } => self.snapshots_failed.add(1),
+            Event::NotPersisted { .. } => self.has_disk_failed.store(true, Ordering::Relaxed),
+            Event::PersistedAgain => self.has_disk_failed.store(false, Ordering::Relaxed),
             Event::Exchange(_) => self.count_exchange_event(event),
             Event::External(ExternalEvent::Dropped { .. }) => self.dropped.add(1),
             Event::External(ExternalEvent::NoClient { .. }) => self.unanswerable.add(1),

@@ -35,7 +35,7 @@ pub use self::identity::{CredentialFiles, Identities, IdentityError, LOGIN_FAILU
 #[cfg(not(feature = "cluster"))]
 pub use self::no_cluster::{ClusterNode, ClusterSettings};
 pub use self::operations_settings::{AdminSettings, OperationsSettings};
-pub use self::service::{LedgerEnd, Persistence, StoreSettings, recorded_bytes_max};
+pub use self::service::{Persistence, StoreSettings, recorded_bytes_max};
 pub use self::settings::Settings;
 pub use crate::broker::settings::{ListenerSettings, WebSocketSettings};
 pub use crate::net::tls::{ClientCertificate, ServerTls, ServerTlsFiles};

@@ -1,7 +1,8 @@
 //! The state store behind a broker: from MQTT message to request, to response and notifications, to the disk.
 //!
 //! [`Service`] is the application that the broker calls. Its state is in `shared`: the store, and the queue of what is not durable
-//! yet (`ledger::queue`). `group_outcome` has what a commit sends, for all ledgers. `commit_thread` commits to files; with etcd the task of `server/etcd/runner` does, by `cluster_instance`, which also receives what other instances
+//! yet (`ledger::queue`). `group_outcome` has what a commit sends, and what a failed one undoes, for all ledgers. `commit_thread`
+//! commits to files; with etcd the task of `server/etcd/runner` does, by `cluster_instance`, which also receives what other instances
 //! have committed.
 
 mod answered_writes;
@@ -63,5 +64,4 @@ pub use cluster_state::{CLUSTER_VALUE_BYTES_MAX, ClusterStatistics};
 pub use exchange_inspection::NodeReport;
 pub(super) use scan::RunningScan;
 pub use settings::{Persistence, StoreSettings, recorded_bytes_max};
-pub use shared::LedgerEnd;
 pub use statistics::{DiskStatistics, ServiceStatistics};

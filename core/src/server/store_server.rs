@@ -215,14 +215,13 @@ impl StoreServer {
         }
     }
 
-    /// Returns the error that ends this server: it is kept from its cluster for good, or its ledger has ended, so that nothing is
-    /// answered any more. Cancel safe.
-    pub fn failed(&self) -> impl Future<Output = Error> + use<> {
-        let (failed, ended) = (self.cluster.as_ref().map(ClusterNode::failed), self.service.ended());
+    /// Returns the error that keeps this instance from its cluster for good. Cancel safe.
+    pub fn cluster_failed(&self) -> impl Future<Output = Error> + use<> {
+        let failed = self.cluster.as_ref().map(ClusterNode::failed);
         async move {
             match failed {
                 Some(failed) => failed.await,
-                None => Error::Ledger(ended.await),
+                None => std::future::pending().await,
             }
         }
     }

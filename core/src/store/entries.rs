@@ -40,9 +40,7 @@ fn size(entry: &Entry) -> u64 {
 }
 
 fn persistent_bytes(entry: &Entry) -> u64 {
-    let fence = entry.fence().map_or(0, |fence| fence.node().len()) as u64;
-    let bytes = size(entry).saturating_add(fence).saturating_add(OVERHEAD_BYTES);
-    if entry.is_persistent() { bytes } else { 0 }
+    if entry.is_persistent() { size(entry).saturating_add(OVERHEAD_BYTES) } else { 0 }
 }
 
 impl Default for Entries {

@@ -228,14 +228,13 @@ impl Store {
         self.watchers.remove_some(connection)
     }
 
-    /// Removes expired keys, at most `max` and [`EXPIRED_PER_POLL_MAX`]. If more have expired, [`Store::next_expiry`] is not
+    /// Removes expired keys, at most [`EXPIRED_PER_POLL_MAX`]. If more have expired, [`Store::next_expiry`] is not
     /// later than `now`.
-    pub fn poll_expired(&mut self, now: Now, max: usize) -> Vec<Change> {
+    pub fn poll_expired(&mut self, now: Now) -> Vec<Change> {
         self.advance_clocks(now);
-        let max = max.min(EXPIRED_PER_POLL_MAX);
-        self.versions.forget_passed(max);
+        self.versions.forget_passed(EXPIRED_PER_POLL_MAX);
         let expired = std::iter::from_fn(|| self.first_expired().and_then(|slot| self.expire(slot)));
-        expired.take(max).collect()
+        expired.take(EXPIRED_PER_POLL_MAX).collect()
     }
 
     /// Returns when [`Store::poll_expired`] has work to do, in monotonic milliseconds: the earliest deadline, or the past.

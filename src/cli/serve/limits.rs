@@ -5,9 +5,10 @@ use clap::Args;
 use crate::broker::Settings;
 use crate::commands::number::number;
 use crate::commands::size::{self, Size};
+use crate::ledger::RESERVE_BYTES;
 use crate::protocol::key::VALUE_BYTES_MAX;
 use crate::render::counted;
-use crate::server::{LOGIN_FAILURES_MAX, Limits, recorded_bytes_max};
+use crate::server::{LOGIN_FAILURES_MAX, Limits, Persistence, recorded_bytes_max};
 
 /// Minimum of --queue-bytes-max: room for the packets that every client must be able to send.
 const QUEUE_BYTES_MIN: u64 = 64 * 1024;
@@ -122,13 +123,19 @@ impl LimitArgs {
 
 /// Describes the limits in effect, for the log.
 #[must_use]
-pub fn describe(store: &Limits, broker: &Settings, login_failures_max: u32) -> String {
+pub fn describe(
+    store: &Limits,
+    broker: &Settings,
+    login_failures_max: u32,
+    persistence: &Persistence,
+) -> String {
     let size = |bytes: usize| Size(bytes as u64);
     // A value is not larger than the packet that contains it.
     let value_bytes_max = size(store.value_bytes_max).0.min(broker.packet_bytes_max.into());
+    let reserve = reserve(persistence);
     format!(
         "limits: {}, {} of memory for them and {} for the broker, {} per value, {}, {} \
-         and {} of waiting messages per client, {} per packet, {login_failures_max} failed logins per address and minute, {} of recorded replies",
+         and {} of waiting messages per client, {} per packet, {login_failures_max} failed logins per address and minute, {} of recorded replies{reserve}",
         counted(store.keys_max, "key"),
         Size(store.memory_bytes_max),
         size(broker.memory_bytes_max),
@@ -143,15 +150,25 @@ pub fn describe(store: &Limits, broker: &Settings, login_failures_max: u32) -> S
 
 /// Describes the limits of a store without listeners, for the log.
 #[must_use]
-pub fn describe_store(store: &Limits) -> String {
+pub fn describe_store(store: &Limits, persistence: &Persistence) -> String {
     format!(
-        "limits: {}, {} of memory for them, {} per value, {} per client, {} of recorded replies",
+        "limits: {}, {} of memory for them, {} per value, {} per client, {} of recorded replies{}",
         counted(store.keys_max, "key"),
         Size(store.memory_bytes_max),
         Size(store.value_bytes_max as u64),
         counted(store.watches_per_connection_max, "watched key"),
         Size(recorded_bytes_max(store)),
+        reserve(persistence),
     )
+}
+
+fn reserve(persistence: &Persistence) -> String {
+    match persistence {
+        Persistence::None => String::new(),
+        Persistence::Custom(_) | Persistence::All(_) => {
+            format!(", {} of disk space for deletions", Size(RESERVE_BYTES))
+        }
+    }
 }
 
 fn parse_queue(text: &str) -> Result<u64, String> {

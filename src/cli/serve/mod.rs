@@ -21,7 +21,6 @@ use std::io;
 use std::mem::forget;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZero;
-use std::pin::pin;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -113,14 +112,17 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Exi
         }
     };
     let Started { mut server, listeners, exchange } = started?;
-    let mut failed = pin!(server.failed());
     if let Some(instance) = args.cluster.describe() {
         service_manager::ready(&escape(instance.as_bytes()));
         log.note("standby", &format!("standby: {instance} listens when it owns the store"));
+        let failed = server.cluster_failed();
         tokio::select! {
             biased;
             _ = signals.next() => return Ok(end_standby(server, args, &mut signals, log).await),
-            error = &mut failed => return Err(end(server, error).await),
+            error = failed => {
+                server.shutdown().await;
+                return Err(failure(error));
+            }
             () = server.serving() => {}
         }
         let bound = tokio::select! {
@@ -143,20 +145,12 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Exi
     warn_of_anonymous(&listeners, args.authz.is_some(), file.as_ref().is_some_and(NodeFile::is_root), log);
     let reloading = reload_signals.map(|signals| signals.reload(&server, args, file, log));
     let exit = if args.run.exec {
-        tokio::select! {
-            biased;
-            exit = exec::run(args, &listeners, &mut signals) => exit?,
-            error = &mut failed => return Err(end(server, error).await),
-        }
+        exec::run(args, &listeners, &mut signals).await?
     } else {
         log_ready(log, &listeners, &server, args, exchange.as_deref());
         tokio::select! {
             biased;
             _ = signals.next() => {}
-            error = &mut failed => {
-                drop(port_file);
-                return Err(end(server, error).await);
-            }
             () = server.lost() => {
                 drop(port_file);
                 server.shutdown().await;
@@ -170,12 +164,6 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Exi
     // While its port is still taken: a later server on this port may write the file while this one ends.
     drop(port_file);
     Ok(drain(server, args.operations.drain, true, &mut signals, log).await.unwrap_or(exit))
-}
-
-/// Closes the connections of a server that has failed, and returns the error.
-async fn end(server: StoreServer, error: server::Error) -> CommandError {
-    server.shutdown().await;
-    failure(error)
 }
 
 /// Stops a server gracefully within a time; with `warns`, warns if that is too short. Returns the exit of a signal that ended
@@ -336,7 +324,7 @@ async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Sta
     let persistence = args.data.persistence();
     if is_verbose {
         let login_failures_max = args.limits.login_failures_max();
-        log.note("limits", &limits::describe(&limits, &settings.broker, login_failures_max));
+        log.note("limits", &limits::describe(&limits, &settings.broker, login_failures_max, &persistence));
     }
     let sys_interval = Some(args.sys_interval).filter(|every| !every.is_zero());
     let operations = args.operations.resolve(sys_interval).await?;
@@ -351,8 +339,7 @@ async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Sta
     warn_of_admin(&operations, log);
     let description = exchange.as_ref().map(exchange::describe).zip(file);
     let has_seed = args.run.seed.is_some();
-    let store =
-        StoreSettings { limits, persistence, has_seed, operations, exchange, ..StoreSettings::default() };
+    let store = StoreSettings { limits, persistence, has_seed, operations, exchange };
     let server = StoreServer::prepare(settings, store).await.map_err(failure)?;
     Ok(Started { server, listeners, exchange: description })
 }
@@ -445,7 +432,6 @@ pub fn failure(error: server::Error) -> CommandError {
         server::Error::Storage(storage) => storage_error::of_start(storage),
         server::Error::Cluster { kind, reason, hint } => cluster_error(*kind, reason.clone(), hint.clone()),
         server::Error::Thread(cause) => CommandError::system("start a thread", cause),
-        server::Error::Ledger(end) => storage_error::of_end(end),
         server::Error::Settings(_) => CommandError::new(Kind::Bug, error.to_string()),
     }
 }

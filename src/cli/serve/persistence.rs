@@ -12,8 +12,8 @@ use crate::server::Persistence;
 pub struct PersistenceArgs {
     /// Store the data in DIR [default: in memory]
     ///
-    /// Disk space for the next snapshot of the keys is reserved (file `reserve`), so that keys can be deleted when the disk is
-    /// full.
+    /// Disk space is reserved (file `reserve`), so that keys can be deleted when the disk is full: as much as a snapshot of the
+    /// keys takes, and up to 4M more.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub data: Option<PathBuf>,
     /// Keys that are persistent [default: all]

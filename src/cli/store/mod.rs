@@ -158,7 +158,7 @@ async fn serve(
         }
     };
     let mut server = started?;
-    let mut failed = pin!(server.failed());
+    let mut failed = pin!(server.cluster_failed());
     let ended = loop {
         tokio::select! {
             biased;
@@ -191,9 +191,9 @@ async fn start(
     }
     let target = connection.endpoint.url().unwrap_or_default();
     let limits = args.limits.limits();
-    let store_limits = limits.store();
+    let (store_limits, persistence) = (limits.store(), args.data.persistence());
     if is_verbose {
-        log.note("limits", &limits::describe_store(&store_limits));
+        log.note("limits", &limits::describe_store(&store_limits, &persistence));
     }
     let operations = args.operations.resolve(None).await?;
     serve::warn_of_admin(&operations, log);
@@ -215,7 +215,6 @@ async fn start(
     };
     args.authz.iter().for_each(|file| log.warn_of_settings(file));
     args.data.data.iter().for_each(|directory| log.warn_of_data(directory));
-    let persistence = args.data.persistence();
     let store = StoreSettings { limits: store_limits, persistence, operations, ..StoreSettings::default() };
     let mut server = StoreServer::prepare(settings, store).await.map_err(serve::failure)?;
     // It takes nothing over before it is connected.

@@ -89,9 +89,7 @@ pub fn refused(refusal: &Refusal) -> CommandError {
             "this client needs in the rules of --authz: stateStoreResources with method Read and the key, \
              keyType Pattern or String",
         ),
-        Refusal::NotPersisted => {
-            error.hint("see the log of the store: its disk is full or cannot be written")
-        }
+        Refusal::NotPersisted => error.hint("see the log of the store: its disk is full or has failed"),
         Refusal::InvalidName | Refusal::Other(_) => error,
     }
 }

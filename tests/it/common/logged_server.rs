@@ -46,12 +46,6 @@ impl LoggedServer {
         self.server.signal(signal);
     }
 
-    /// Waits for the server to end by itself. Returns the lines that were not read, and the exit code.
-    pub fn end(self) -> (Vec<String>, Option<i32>) {
-        let (_, lines, code) = self.server.end();
-        (lines, code)
-    }
-
     /// Waits for the next log line that contains this text.
     pub fn log_line_with(&self, text: &str) -> String {
         loop {

@@ -112,6 +112,7 @@ fn a_crash_loses_nothing_that_was_sent() {
     let lazy = Bounds { root_sets: 1, leaf_sets: 1, is_lazy: true, ..Bounds::NONE };
     states("leaf crashes", Bounds { leaf_crashes: 1, ..lazy });
     states("root crashes", Bounds { root_crashes: 1, ..lazy });
+    states("commit fails", Bounds { failed_commits: 1, ..lazy });
 }
 
 #[test]
@@ -126,13 +127,7 @@ fn a_resync_in_the_midst_of_changes_converges() {
     let one = Bounds { root_deletes: 1, leaf_sets: 1, leaf_deletes: 1, resyncs: 1, ..Bounds::NONE };
     states("resync", Bounds { losses: 1, leaf_deletes: 0, ..one });
     states("resyncs", Bounds { resyncs: 2, leaf_deletes: 0, ..one });
-}
-
-#[test]
-fn a_crash_in_the_midst_of_a_resync_converges() {
-    let one = Bounds { leaf_sets: 1, resyncs: 1, is_lazy: true, ..Bounds::NONE };
-    states("resync, root crashes", Bounds { root_crashes: 1, ..one });
-    states("resync, leaf crashes", Bounds { leaf_crashes: 1, ..one });
+    states("resync, commits fail", Bounds { failed_commits: 1, is_lazy: true, leaf_deletes: 0, ..one });
 }
 
 #[test]

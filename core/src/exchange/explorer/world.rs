@@ -18,7 +18,7 @@ use super::Model;
 use super::controls::Control;
 use crate::protocol::Key;
 
-/// The difference between the runs of two processes of a node.
+/// The difference between the runs of two processes of a node. A failed commit adds one to the run of a root.
 const RUN_STEP: u64 = 10;
 
 /// What may happen, and how often.
@@ -36,9 +36,9 @@ pub struct Bounds {
     pub reorders: u8,
     /// Frames that arrive after their link has ended.
     pub late: u8,
-    /// Ends of processes that lose what is not committed, as after a failed commit.
     pub leaf_crashes: u8,
     pub root_crashes: u8,
+    pub failed_commits: u8,
     pub leaf_restores: u8,
     pub root_restores: u8,
     /// Resyncs that operators ask for, on either side.
@@ -71,6 +71,7 @@ impl Bounds {
         late: 0,
         leaf_crashes: 0,
         root_crashes: 0,
+        failed_commits: 0,
         leaf_restores: 0,
         root_restores: 0,
         resyncs: 0,
@@ -101,6 +102,7 @@ pub enum Action {
     Duplicate(usize, bool),
     Reorder(usize, bool),
     Commit(Option<usize>),
+    FailCommit(Option<usize>),
     Crash(Option<usize>),
     Backup(Option<usize>),
     Restore(Option<usize>),
@@ -113,8 +115,8 @@ pub enum Action {
     EarlyPurge,
 }
 
-/// A key, and its value.
-type ValueWrite = (Key, Option<Bytes>);
+/// A key, and its value before and after.
+type ValueWrite = (Key, Option<Bytes>, Option<Bytes>);
 type Disk = (BTreeMap<RowId, Row>, BTreeMap<Key, Bytes>);
 
 /// A node's store and disk.
@@ -122,7 +124,7 @@ type Disk = (BTreeMap<RowId, Row>, BTreeMap<Key, Bytes>);
 pub struct Site {
     pub values: BTreeMap<Key, Bytes>,
     disk: Disk,
-    /// Uncommitted steps: the rows, and the values.
+    /// Uncommitted steps: the rows, and the values before and after.
     pending: Vec<(UncommittedStep, Vec<ValueWrite>)>,
     backup: Option<Box<Disk>>,
 }
@@ -216,12 +218,13 @@ impl Site {
             .values
             .iter()
             .map(|change| (change.key.clone(), change.content.as_ref().map(|content| content.value.clone())));
-        let values: Vec<_> = own.into_iter().chain(others).collect();
-        for (key, value) in values.clone() {
-            match value {
-                Some(value) => self.values.insert(key, value),
+        let mut values = Vec::new();
+        for (key, after) in own.into_iter().chain(others) {
+            let before = match after.clone() {
+                Some(value) => self.values.insert(key.clone(), value),
                 None => self.values.remove(&key),
             };
+            values.push((key, before, after));
         }
         if effects.step > 0 {
             self.pending.push((UncommittedStep { step: effects.step, rows: effects.rows.clone() }, values));
@@ -252,14 +255,32 @@ impl Site {
                     None => self.disk.0.remove(&change.id),
                 };
             }
-            for (key, value) in values {
-                match value {
+            for (key, _, after) in values {
+                match after {
                     Some(value) => self.disk.1.insert(key, value),
                     None => self.disk.1.remove(&key),
                 };
             }
         }
         (last, change_ids)
+    }
+
+    /// Undoes all uncommitted steps. Returns whether the rules are among the rows that are back.
+    fn undo(&mut self, mut restore: impl FnMut(RowId, Option<Row>)) -> bool {
+        let mut are_rules_back = false;
+        for (effects, values) in std::mem::take(&mut self.pending).into_iter().rev() {
+            for change in effects.rows.into_iter().rev() {
+                are_rules_back |= change.id == RowId::Rules;
+                restore(change.id, change.before);
+            }
+            for (key, before, _) in values.into_iter().rev() {
+                match before {
+                    Some(value) => self.values.insert(key, value),
+                    None => self.values.remove(&key),
+                };
+            }
+        }
+        are_rules_back
     }
 
     /// Starts again from the disk, in the order of the table.
@@ -378,7 +399,7 @@ impl World {
         match site {
             None => {
                 let written = self.root_site.pending.iter().flat_map(|(_, values)| values.iter());
-                self.root_values.extend(written.filter_map(|(_, value)| value.clone()));
+                self.root_values.extend(written.filter_map(|(_, _, after)| after.clone()));
                 let (step, change_ids) = self.root_site.commit();
                 self.root.handle_saved(step);
                 self.history.extend(change_ids);
@@ -614,6 +635,9 @@ impl World {
             if crashes > 0 {
                 actions.push(Action::Crash(site));
             }
+            if left.failed_commits > 0 && !self.site(site).pending.is_empty() {
+                actions.push(Action::FailCommit(site));
+            }
             match self.site(site).backup {
                 None if restores > 0 => actions.push(Action::Backup(site)),
                 Some(_) if restores > 0 => actions.push(Action::Restore(site)),
@@ -719,6 +743,22 @@ impl Model for World {
             Action::Commit(site) => {
                 self.commit(site);
                 self.pump();
+            }
+            Action::FailCommit(site) => {
+                self.left.failed_commits -= 1;
+                match site {
+                    None => {
+                        let are_rules_back = self.root_site.undo(|id, row| self.root.restore(id, row));
+                        let effects = self.root.handle_commit_failed(are_rules_back);
+                        self.take_root(&effects, None);
+                    }
+                    Some(at) => {
+                        let (leaf, site) = &mut self.leaves[at];
+                        let are_rules_back = site.undo(|id, row| leaf.restore(id, row));
+                        let effects = leaf.handle_commit_failed(are_rules_back);
+                        self.take_leaf(at, &effects, None);
+                    }
+                }
             }
             Action::Crash(site) => {
                 match site {

@@ -59,6 +59,26 @@ fn with_discard_what_only_a_leaf_has_is_deleted_and_reported_when_it_joins() {
     assert_eq!(testbed.leaves[0].conflicts(), [("k".to_owned(), "v".to_owned(), "joined")]);
 }
 
+/// Without a commit, the key has never left the rules.
+#[test]
+fn what_was_set_under_rules_that_could_not_be_committed_is_offered_although_an_expired_change_is_pending() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.disconnect(0);
+    let leaf = &mut testbed.leaves[0];
+    leaf.change("k", Some(content("expired", Some(1_000))));
+    leaf.change("pending", Some(content("v", Some(10_000))));
+    testbed.pass(1_000);
+    let leaf = &mut testbed.leaves[0];
+    leaf.put("k", Some(content("new", None)));
+    let effects = leaf.exchange.handle_commit_failed(true);
+    leaf.commit(effects);
+    leaf.work();
+    assert_eq!(leaf.leaf().outbox().0, 3);
+    testbed.settle();
+    assert_eq!(testbed.root.value("k").as_deref(), Some("new"));
+    assert!(testbed.leaves[0].conflicts().is_empty() && testbed.root.conflicts().is_empty());
+}
+
 #[test]
 fn changes_made_offline_are_offered_in_bounded_frames_after_a_restart() {
     let mut testbed = Testbed::joined(all_keys(), &["a"]);
@@ -282,7 +302,7 @@ fn a_leaf_offers_everything_that_it_has_to_a_new_root() {
 }
 
 #[test]
-fn a_restart_in_a_sweep_leaves_no_value_behind() {
+fn a_failed_commit_in_a_sweep_leaves_no_value_behind() {
     let mut testbed = Testbed::joined(all_keys(), &["a"]);
     for at in 0..600 {
         testbed.root.set(&format!("k{at:03}"), "v");
@@ -302,8 +322,11 @@ fn a_restart_in_a_sweep_leaves_no_value_behind() {
     assert!(leaf.leaf().sweep.is_some() && leaf.values().len() < 600, "{}", leaf.values().len());
     let effects = leaf.exchange.handle_timeout(0, &leaf.store);
     assert!(effects.rows.len() >= 256);
-    testbed.disconnect(0);
-    testbed.leaves[0].restart_as(|run| new_leaf("a", OnJoin::Offer, 10, run));
+    for change in effects.rows.into_iter().rev() {
+        leaf.exchange.restore(change.id, change.before);
+    }
+    let effects = leaf.exchange.handle_commit_failed(false);
+    leaf.commit(effects);
     testbed.settle();
     assert!(testbed.leaves[0].values().is_empty());
 }
@@ -358,9 +381,12 @@ fn no_change_is_sent_before_one_that_an_uncommitted_step_has_merged() {
     };
     let sent = testbed.frames_up(0).iter().filter_map(last).max();
     assert_eq!(sent, Some(LIVE_PER_KEY_MAX as u64 - 1), "not beyond the one that was merged");
-    drop(merging);
-    testbed.disconnect(0);
-    testbed.leaves[0].restart_as(|run| new_leaf("a", OnJoin::Offer, 10, run));
+    let leaf = &mut testbed.leaves[0];
+    for change in merging.rows.into_iter().rev() {
+        leaf.leaf().restore(change.id, change.before);
+    }
+    let effects = leaf.leaf().handle_commit_failed(false);
+    leaf.commit(effects);
     testbed.settle();
     assert_eq!(testbed.root.value("hot"), Some((LIVE_PER_KEY_MAX - 1).to_string()));
     assert_eq!(testbed.root.value("other").as_deref(), Some("1"));

@@ -55,6 +55,21 @@ impl Root {
         self.finish_of(name, effects)
     }
 
+    /// Handles a frame while commits fail: HELLO is refused, the rest is ignored.
+    pub fn handle_frame_unsaved(
+        &mut self,
+        name: &Name,
+        principal: &bytes::Bytes,
+        frame: &LinkFrame,
+    ) -> Effects {
+        let mut effects = Effects::default();
+        if let LinkFrame::Hello(hello) = frame {
+            let cause = self.check_hello(name, principal, hello).err().unwrap_or(Cause::NotCommitted);
+            self.refuse(name, hello, cause, &mut effects);
+        }
+        effects
+    }
+
     fn refuse(&mut self, name: &Name, hello: &Hello, cause: Cause, effects: &mut Effects) {
         let (leaf, link) = (name.clone(), hello.link);
         effects.events.push(Event::Refused { leaf, link, cause });
@@ -172,6 +187,7 @@ impl Root {
                 "this client identity has {LEAVES_PER_IDENTITY_MAX} leaves, the most that may join unasked; \
                  at the root: mqkv exchange add-leaf {name}"
             ),
+            Cause::NotCommitted => "a commit of the root failed".to_owned(),
             Cause::OtherStore | Cause::OtherPrincipal => {
                 format!(
                     "{}; to replace it, at the root: mqkv exchange add-leaf {name} --replace",

@@ -323,6 +323,34 @@ fn a_restored_root_sends_what_a_leaf_was_not_sent_because_the_lost_future_had_re
     assert_eq!(testbed.leaves[0].value("replaced").as_deref(), Some("old"));
 }
 
+#[test]
+fn a_backup_with_a_change_whose_commit_was_reported_as_failed_is_another_history() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.root.set("before", "1");
+    testbed.settle();
+    testbed.root.put("k", Some(content("failed", None)));
+    let failed = testbed.root.root().handle_change(&key("k"), Some(&content("failed", None)));
+    let mut backup = testbed.root.clone();
+    for change in &failed.rows {
+        backup.disk.insert(change.id.clone(), change.after.clone().unwrap());
+    }
+    testbed.root.put("k", None);
+    for change in failed.rows.into_iter().rev() {
+        testbed.root.root().restore(change.id, change.before);
+    }
+    let effects = testbed.root.root().handle_commit_failed(false);
+    testbed.root.commit(effects);
+    testbed.root.set("other", "2");
+    testbed.settle();
+    testbed.disconnect(0);
+    testbed.root = backup;
+    testbed.root.restart_as(|run| new_root(all_keys(), 1, run));
+    testbed.settle();
+    let values = [("before", "1"), ("k", "failed")];
+    assert_eq!(testbed.root.values(), values.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    assert_eq!(testbed.leaves[0].values(), testbed.root.values());
+}
+
 /// Changes the rules of a root, while it runs or between two starts.
 fn set_rules(testbed: &mut Testbed, rules: Rules, is_restart: bool) {
     if is_restart {
@@ -381,9 +409,9 @@ fn keys_that_leave_the_rules_stay_local_and_keys_that_enter_are_taken_over() {
 }
 
 #[test]
-fn a_record_that_is_back_after_a_restart_reaches_all_leaves() {
+fn a_record_that_is_back_after_a_failed_commit_or_a_restart_reaches_all_leaves() {
     // Commits take a while: a record can be replaced before it is committed.
-    for is_replaced_first in [false, true] {
+    for (is_replaced_first, is_restart) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut testbed = Testbed::joined(all_keys(), &["a"]);
         testbed.root.set("before", "1");
         let mut made = Vec::new();
@@ -391,14 +419,15 @@ fn a_record_that_is_back_after_a_restart_reaches_all_leaves() {
             testbed.root.put(name, Some(content("1", None)));
             made.push(testbed.root.root().handle_change(&key(name), Some(&content("1", None))));
         }
+        let mut failed = None;
         for is_made in [is_replaced_first, !is_replaced_first] {
             if is_made {
-                let lost = testbed.root.root().handle_change(&key("k"), Some(&content("2", None)));
-                assert!(!lost.rows.is_empty());
+                failed = Some(testbed.root.root().handle_change(&key("k"), Some(&content("2", None))));
             } else {
                 made.drain(..).for_each(|effects| testbed.root.commit(effects));
             }
         }
+        let failed = failed.unwrap();
         let store = testbed.root.store.clone();
         let root = testbed.root.root();
         let (_, frame) = root.poll_outgoing(0, &store).unwrap();
@@ -407,12 +436,77 @@ fn a_record_that_is_back_after_a_restart_reaches_all_leaves() {
         assert_eq!(root.poll_outgoing(0, &store), None);
         testbed.down[0].push_back(frame.encode());
         assert!(testbed.deliver_down(0));
-        testbed.disconnect(0);
-        testbed.root.restart_as(|run| new_root(all_keys(), 1, run));
-        testbed.connect(0);
+        if is_restart {
+            testbed.disconnect(0);
+            testbed.root.restart_as(|run| new_root(all_keys(), 1, run));
+            testbed.connect(0);
+        } else {
+            let root = testbed.root.root();
+            for change in failed.rows.into_iter().rev() {
+                root.restore(change.id, change.before);
+            }
+            let effects = root.handle_commit_failed(false);
+            testbed.root.commit(effects);
+        }
         testbed.settle();
         assert_eq!(testbed.leaves[0].values(), testbed.root.values());
     }
+}
+
+#[test]
+fn values_that_were_set_under_rules_that_could_not_be_committed_are_taken_over() {
+    for before in ["none", "tombstone", "expired", "pending deletion"] {
+        for is_root in [false, true] {
+            let mut testbed = Testbed::joined(all_keys(), &["leaf"]);
+            testbed.root.set("other", "1");
+            // A tombstone stays while a leaf that is known may lack it.
+            let effects = testbed.root.root().add_leaf(&name("absent"), false);
+            testbed.root.commit(effects);
+            if before != "none" {
+                testbed.root.change("k", Some(content("1", (before == "expired").then_some(100))));
+                testbed.settle();
+            }
+            match before {
+                "tombstone" => testbed.root.delete("k"),
+                "expired" => testbed.pass(200),
+                "pending deletion" => {
+                    testbed.disconnect(0);
+                    if is_root { testbed.root.delete("k") } else { testbed.leaves[0].delete("k") }
+                }
+                _ => {}
+            }
+            if before != "pending deletion" {
+                testbed.settle();
+            }
+            // The key took no part.
+            let node = if is_root { &mut testbed.root } else { &mut testbed.leaves[0] };
+            node.put("k", Some(content("2", None)));
+            let effects = node.exchange.handle_commit_failed(true);
+            node.commit(effects);
+            testbed.settle();
+            assert_eq!(testbed.root.value("k").as_deref(), Some("2"), "{before} {is_root}");
+            assert_eq!(testbed.leaves[0].values(), testbed.root.values());
+        }
+    }
+}
+
+#[test]
+fn the_digest_is_that_of_the_rules_in_use_after_other_rules_could_not_be_committed() {
+    let mut testbed = Testbed::joined(keys(&["a/*"]), &["leaf"]);
+    testbed.root.set("a/1", "1");
+    testbed.settle();
+    let digest = testbed.root.root().digest(&name("leaf"));
+    assert!(digest.is_some_and(|digest| digest != 0));
+    for rules in [keys(&["b/*"]), keys(&["a/*"])] {
+        let root = testbed.root.root();
+        for change in root.set_rules(rules).rows.into_iter().rev() {
+            root.restore(change.id, change.before);
+        }
+        let effects = root.handle_commit_failed(false);
+        testbed.root.commit(effects);
+    }
+    testbed.settle();
+    assert_eq!(testbed.root.root().digest(&name("leaf")), digest);
 }
 
 #[test]
@@ -499,6 +593,18 @@ fn both_sides_use_the_highest_version_that_they_have_in_common() {
 
 #[test]
 fn a_refusal_names_what_an_operator_can_do() {
+    let mut testbed = Testbed::joined(all_keys(), &["leaf"]);
+    let known = hello(&mut testbed);
+    // Also while commits fail.
+    let mut unsaved = |hello: Hello| {
+        let root = testbed.root.root();
+        let effects =
+            root.handle_frame_unsaved(&name("leaf"), &bytes::Bytes::new(), &LinkFrame::Hello(hello));
+        let [Event::Refused { cause, .. }] = effects.events[..] else { panic!("{:?}", effects.events) };
+        cause
+    };
+    assert_eq!(unsaved(Hello { store: 99, ..known.clone() }), Cause::OtherStore);
+    assert_eq!(unsaved(known.clone()), Cause::NotCommitted);
     let mut testbed = Testbed::joined(all_keys(), &["leaf"]);
     let known = hello(&mut testbed);
     let cases = [

@@ -67,26 +67,6 @@ impl Row {
         out.freeze()
     }
 
-    /// Returns a length in bytes that the encoded row does not exceed.
-    #[must_use]
-    pub fn bytes_max(&self) -> usize {
-        /// Numbers, names and ids, of most rows and of a node.
-        const USUAL_BYTES: usize = 384;
-        const NODE_BYTES: usize = 1024;
-        let len = |key: &Key, value: Option<&Bytes>| {
-            key.as_bytes().len().saturating_add(value.map_or(0, Bytes::len)).saturating_add(USUAL_BYTES)
-        };
-        match self {
-            Self::Entry(Entry { key, value, .. }) => len(key, value.as_ref()),
-            Self::Conflict(Conflict { key, lost, .. }) => len(key, lost.value()),
-            Self::Decision(Decision { key, .. }) => len(key, None),
-            Self::Record(_) | Self::Note(_) => USUAL_BYTES,
-            Self::Root(_) | Self::LeafNode(_) => NODE_BYTES,
-            Self::Leaf(leaf) => leaf.principal.len().saturating_add(NODE_BYTES),
-            Self::Rules(_) | Self::Terms(_) => self.encode().len(),
-        }
-    }
-
     fn to_elements(&self) -> Vec<Frame> {
         match self {
             Self::Root(root) => {

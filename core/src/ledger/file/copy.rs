@@ -1,7 +1,6 @@
 //! Copy of the files of a store that another process may use meanwhile. Nothing is locked.
 //!
-//! - The snapshot is read after the log. One that is no longer needed becomes the reserve: it must still have its name when it has been
-//!   read.
+//! - The snapshot never changes, and is read after the log: it was opened before, so that it may be removed meanwhile.
 //! - The segments are read from the last to the first. When one has groups, the earlier ones have all of theirs: so the groups that
 //!   are copied are the first ones, without a gap. Those that were acknowledged before the copy began are among them.
 //! - A segment that is no longer needed gets another name and other groups. So all segments must still have their names when they
@@ -161,12 +160,7 @@ impl Copying<'_> {
             return Ok(Err(Changed::default()));
         }
         if let (Some(_), Some((name, file))) = (newest, opened.first()) {
-            let copied = self.copy_file(name, &**file);
-            // One that is no longer needed is written again.
-            if !self.is_in_place(name, &**file)? {
-                return Ok(Err(Changed::default()));
-            }
-            copied?;
+            self.copy_file(name, &**file)?;
         }
         let result = self.complete(&mark, after.iter().any(|name| name == SEEDING_NAME));
         match result {
@@ -193,20 +187,16 @@ impl Copying<'_> {
         after: &[String],
     ) -> Result<bool, StorageError> {
         for (name, file) in opened.iter().skip(usize::from(has_snapshot)) {
-            if !self.is_in_place(name, &**file)? {
-                return Ok(false);
+            let is_same = self.source.open(name).and_then(|now| Ok(now.identity()? == file.identity()?));
+            match is_same {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(kind) if kind.is_not_found() => return Ok(false),
+                Err(kind) => return Err(self.of_source(kind.of_file(name))),
             }
         }
         let is_seeding = |names: &[String]| names.iter().any(|name| name == SEEDING_NAME);
         Ok(is_seeding(before) == is_seeding(after))
-    }
-
-    /// Whether a file still has the name that it had when it was opened.
-    fn is_in_place(&self, name: &str, file: &dyn DiskFile) -> Result<bool, StorageError> {
-        match self.source.open(name).and_then(|now| Ok(now.identity()? == file.identity()?)) {
-            Err(kind) if kind.is_not_found() => Ok(false),
-            is_same => is_same.map_err(|kind| self.of_source(kind.of_file(name))),
-        }
     }
 
     fn copy_file(&self, name: &str, file: &dyn DiskFile) -> Result<(), StorageError> {

@@ -28,27 +28,21 @@ pub struct Directory {
     absolute: PathBuf,
     directory: platform::Directory,
     lock: Locked,
-    access: Access,
-    /// Whether the file system could be read only when the directory was locked.
-    is_read_only: bool,
+    is_writable: bool,
     /// Whether the wall clock may be wrong, and until when that is known.
     synchronization: Mutex<Option<(u64, bool)>>,
 }
 
 impl Directory {
-    /// Locks a directory for this process; creates it, readable by its owner only, if it is missing. One on a file system that can be
-    /// read only is locked, too.
+    /// Locks a directory for this process; creates it, readable by its owner only, if it is missing.
     ///
     /// # Errors
     /// Another process has locked it, or it cannot be created.
     pub fn lock(path: &Path) -> Result<Self, StorageErrorKind> {
         create_directory(path)?;
         let directory = platform::Directory::lock(path).map_err(of_lock)?;
-        let (lock, is_read_only) = match Locked::file(&directory, path, Access::Create) {
-            Err(kind) if kind.is_read_only() => (Locked::file(&directory, path, Access::Read)?, true),
-            lock => (lock?, false),
-        };
-        Ok(Self { is_read_only, ..Self::new(path, directory, lock, Access::Write) })
+        let lock = Locked::file(&directory, path, Access::Create)?;
+        Ok(Self::new(path, directory, lock, true))
     }
 
     /// Locks the directory of a store that exists. If it is only read, it need not be writable.
@@ -58,7 +52,7 @@ impl Directory {
     pub fn lock_existing(path: &Path, is_writable: bool) -> Result<Self, StorageErrorKind> {
         let directory = platform::Directory::lock(path).map_err(of_existing)?;
         match Locked::file(&directory, path, access(is_writable)) {
-            Ok(lock) => Ok(Self::new(path, directory, lock, access(is_writable))),
+            Ok(lock) => Ok(Self::new(path, directory, lock, is_writable)),
             Err(kind) if kind.is_not_found() => Err(cause_of_missing_lock(&directory.names()?)),
             Err(kind) => Err(kind),
         }
@@ -71,7 +65,7 @@ impl Directory {
     pub fn unlocked(path: &Path) -> Result<Self, StorageErrorKind> {
         let directory = platform::Directory::open(path).map_err(of_existing)?;
         match directory.open_regular(LOCK_NAME, Access::Read) {
-            Ok(Some(lock)) => Ok(Self::new(path, directory, Locked(lock), Access::Read)),
+            Ok(Some(lock)) => Ok(Self::new(path, directory, Locked(lock), false)),
             Ok(None) => Err(StorageErrorKind::NotAFile(path.join(LOCK_NAME))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(cause_of_missing_lock(&directory.names()?))
@@ -80,7 +74,7 @@ impl Directory {
         }
     }
 
-    fn new(path: &Path, directory: platform::Directory, lock: Locked, access: Access) -> Self {
+    fn new(path: &Path, directory: platform::Directory, lock: Locked, is_writable: bool) -> Self {
         // Without a working directory, the path is all that is known.
         let absolute = path::absolute(path).unwrap_or_else(|_| path.to_owned());
         Self {
@@ -88,8 +82,7 @@ impl Directory {
             absolute,
             directory,
             lock,
-            access,
-            is_read_only: access == Access::Read,
+            is_writable,
             synchronization: Mutex::default(),
         }
     }
@@ -156,10 +149,6 @@ impl Disk for Directory {
         Ok(())
     }
 
-    fn is_writable(&self) -> bool {
-        !self.is_read_only
-    }
-
     fn names(&self) -> io::Result<Vec<String>> {
         self.directory.names()
     }
@@ -169,10 +158,7 @@ impl Disk for Directory {
             // Windows opens it once while it is locked.
             return RegularFile::open(self.lock.0.try_clone()?);
         }
-        match self.open_regular(name, self.access) {
-            Err(kind) if kind.is_read_only() => self.open_regular(name, Access::Read),
-            opened => opened,
-        }
+        self.open_regular(name, access(self.is_writable))
     }
 
     fn create(&self, name: &str) -> Result<Box<dyn DiskFile>, StorageErrorKind> {
@@ -264,10 +250,6 @@ impl DiskFile for RegularFile {
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {
         platform::allocate(&self.file, bytes)
-    }
-
-    fn allocated(&self) -> io::Result<u64> {
-        platform::allocated(&self.file)
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -9,10 +9,8 @@ use crate::ledger::StorageErrorKind;
 
 /// File that a process locks while it uses the directory.
 pub const LOCK_NAME: &str = "lock";
-/// File that takes the room of the next snapshot, so that keys can be deleted from a store that has filled the disk.
+/// File that only takes room, so that keys can be deleted from a store that has filled the disk.
 pub const RESERVE_NAME: &str = "reserve";
-/// The same for the snapshot after that, until there is one, whose file it is then.
-pub const SECOND_RESERVE_NAME: &str = "reserve-2";
 /// File that exists while a new store does not have all keys with which it begins.
 pub const SEEDING_NAME: &str = "seeding";
 const LOG: &str = "log-";
@@ -35,9 +33,6 @@ pub trait Disk: Debug + Send + Sync {
     /// # Errors
     /// [`StorageErrorKind::Replaced`], or the system cannot find out.
     fn check(&self) -> Result<(), StorageErrorKind>;
-
-    /// Whether files could be opened for writing when the directory was locked.
-    fn is_writable(&self) -> bool;
 
     fn names(&self) -> io::Result<Vec<String>>;
 
@@ -87,11 +82,8 @@ pub trait DiskFile: Debug + Send + Sync {
 
     fn set_len(&self, bytes: u64) -> io::Result<()>;
 
-    /// Takes room for a length without writing, and without a change of the length, where the file system can do so.
+    /// Takes room for a length without writing, where the file system can do so.
     fn allocate(&self, bytes: u64) -> io::Result<()>;
-
-    /// Returns how much room it takes.
-    fn allocated(&self) -> io::Result<u64>;
 
     /// Makes content and length durable. Fails if the file has no name any more.
     fn sync(&self) -> io::Result<()>;
@@ -127,6 +119,7 @@ pub struct Names {
     pub snapshots: Vec<u64>,
     /// Files that were not completed.
     pub new: Vec<String>,
+    pub has_reserve: bool,
     /// Whether there are files of an earlier format.
     pub is_old: bool,
     /// A name whose number no store gets to.
@@ -137,7 +130,7 @@ impl Names {
     /// Whether a file of this name is one of a store.
     #[must_use]
     pub fn has(name: &str) -> bool {
-        let own = [LOCK_NAME, RESERVE_NAME, SECOND_RESERVE_NAME, SEEDING_NAME];
+        let own = [LOCK_NAME, RESERVE_NAME, SEEDING_NAME];
         let sorted = Self::sort(&[name.to_owned()]);
         own.contains(&name) || sorted != Self::default()
     }
@@ -166,6 +159,7 @@ impl Names {
                     }
                 }
             }
+            sorted.has_reserve |= name == RESERVE_NAME;
             sorted.is_old |= OLD_NAMES.contains(&name.as_str());
         }
         sorted.logs.sort_unstable();

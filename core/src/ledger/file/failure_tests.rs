@@ -9,12 +9,11 @@ use super::frame::{BLOCK_BYTES, HEADER_BYTES, Kind, intact};
 use super::ledger::FileLedger;
 use super::offline::{RECOVERED_DIRECTORY, inspect_on, recover};
 use super::policy::Policy;
-use super::simulated::{SeededRandom, SimulatedDisk};
-use super::tests::{Model, NOW, begin_snapshot, commit, is_corrupt, load, on, set, values};
-use super::work::Done;
+use super::simulated::{POLICY, SeededRandom, SimulatedDisk};
+use super::tests::{Model, NOW, commit, delete, is_corrupt, load, on, set, values};
+use super::work::{Done, Work};
 use crate::clock;
-use crate::ledger::room::group_bytes;
-use crate::ledger::{Lack, StorageErrorKind};
+use crate::ledger::StorageErrorKind;
 use crate::store::{Now, Version};
 
 /// Started in order, and killed while it made a segment for its first group: its lock file still names the last group.
@@ -36,66 +35,56 @@ fn a_segment_that_a_killed_process_has_made_is_used_only_when_its_name_is_durabl
     }
 }
 
-/// It may have no length yet, or the power was cut before that was durable.
-#[test]
-fn a_segment_without_its_length_that_a_killed_process_has_left_stops_no_snapshot() {
-    for bytes in [0, BLOCK_BYTES] {
-        let mut model = Model::new();
-        model.fill(3);
-        model.disk.add_file(&log_name(2), vec![0; bytes]);
-        let mut model = model.restart();
-        for _ in 0..3 {
-            model.fill_until_snapshot();
+/// Takes work until a snapshot is due.
+fn begin_snapshot(model: &mut Model) -> super::snapshot::SnapshotWriter {
+    loop {
+        let now = model.later();
+        match model.ledger.take_work(now, u64::MAX).map(Work::run) {
+            Some(Ok(done)) => drop(model.ledger.handle_done(done, now)),
+            Some(Err(snapshot)) => return *snapshot,
+            None => model.fill(3),
         }
-        assert!(values(&model.disk.copy()).unwrap() == model.values);
     }
 }
 
-/// A snapshot that is in place although its end has failed is as good as the one before.
 #[test]
-fn attempts_to_put_a_snapshot_in_place_that_fail_lose_nothing_and_leave_no_files() {
+fn a_commit_without_room_cancels_a_snapshot_that_has_seen_its_changes() {
     let mut model = Model::new();
-    model.fill_until_snapshot();
-    let mut names_before = None;
-    for number in 0..20 {
-        let (mut snapshot, now) = begin_snapshot(&mut model);
-        snapshot.write_records(&model.records(), NOW).unwrap();
-        // It is in place, but that is not known.
-        model.disk.set_faults(|faults| faults.fails_name_syncs = true);
-        let finished = snapshot.finish(model.ledger.number(), model.ledger.metadata());
-        model.disk.set_faults(|faults| faults.fails_name_syncs = false);
-        assert!(finished.is_err());
-        let error = model.ledger.handle_done(Done::Snapshot(finished), now);
-        assert!(error.is_some(), "attempt {number} is reported");
-        assert!(values(&model.disk.copy()).unwrap() == model.values, "attempt {number}");
-        assert!(values(&model.disk.after_power_cut(&mut SeededRandom::new(number))).unwrap() == model.values);
-        let names = model.disk.all_names();
-        let before = *names_before.get_or_insert(names.len());
-        assert!(names.len() <= before + 1, "attempt {number}: {names:?}");
+    let snapshot = begin_snapshot(&mut model);
+    model.disk.set_faults(|faults| faults.blocks_max = Some(0));
+    commit(&mut model.ledger, &[set("rolled back", &[b'v'; 100_000])]).unwrap_err();
+    assert!(snapshot.epoch().is_over());
+    drop(snapshot);
+    model.disk.set_faults(|faults| faults.blocks_max = None);
+    while model.snapshots == 0 {
+        model.fill(3);
+        model.work();
     }
-    model.fill_until_snapshot();
-    let names = model.disk.all_names();
-    assert_eq!(names.iter().filter(|name| name.starts_with("snapshot-")).count(), 1, "{names:?}");
     assert!(values(&model.disk.copy()).unwrap() == model.values);
 }
 
-/// The room of the reserve must not be lost with the attempt.
 #[test]
-fn a_snapshot_that_is_given_up_leaves_its_file_as_the_reserve() {
+fn attempts_to_recover_that_fail_leave_no_files() {
     let mut model = Model::new();
-    model.fill_until_snapshot();
-    for is_begun in [false, true] {
-        let (mut snapshot, now) = begin_snapshot(&mut model);
-        assert!(!model.disk.has(RESERVE_NAME), "it is written to that file");
-        if is_begun {
-            snapshot.write_records(&model.records(), NOW).unwrap();
-        }
-        drop(snapshot);
-        assert!(model.disk.has(RESERVE_NAME));
-        let failed = Err(StorageErrorKind::Other("EIO".to_owned()));
-        assert!(model.ledger.handle_done(Done::Snapshot(failed), now).is_some());
+    model.fill(3);
+    model.fail_commit("k");
+    let before = model.disk.all_names().len();
+    for number in 0..20 {
+        let mut snapshot = model.ledger.begin_rewrite(NOW).unwrap();
+        snapshot.write_records(&model.records(), NOW).unwrap();
+        // It is in place, but that is not known.
+        model.disk.set_faults(|faults| faults.fails_name_syncs = true);
+        model.ledger.finish_rewrite(snapshot).unwrap_err();
+        model.disk.set_faults(|faults| faults.fails_name_syncs = false);
+        assert!(values(&model.disk.copy()).unwrap() == model.values, "attempt {number}");
     }
-    model.fill_until_snapshot();
+    let names = model.disk.all_names();
+    assert!(names.len() <= before + 2, "{names:?}");
+    model.recover();
+    model.fill(POLICY.commits_before);
+    model.work();
+    let names = model.disk.all_names();
+    assert_eq!(names.iter().filter(|name| name.starts_with("snapshot-")).count(), 1, "{names:?}");
     assert!(values(&model.disk.copy()).unwrap() == model.values);
 }
 
@@ -105,7 +94,7 @@ fn only_unfinished_files_of_a_store_are_removed() {
     for name in ["users.yaml.new", "snapshot-3.new", "snapshot-x.new", "reserve.new"] {
         fs::write(home.path().join(name), "mine").unwrap();
     }
-    let mut ledger = FileLedger::open(home.path(), Policy::default()).unwrap();
+    let mut ledger = FileLedger::open(home.path()).unwrap();
     commit(&mut ledger, &[set("k", b"v")]).unwrap();
     ledger.close();
     let has = |name| home.path().join(name).exists();
@@ -121,10 +110,10 @@ fn snapshots_that_fail_again_and_again_are_seldom_tried_and_take_no_segments() {
         model.set(&format!("k{}", groups % 9), &[b'v'; 3_000]);
         groups += 1;
         let (now, before) = (model.later(), failed);
-        while let Some(work) = model.ledger.take_work(now, group_bytes(0)) {
-            let done = work.run().unwrap_or_else(|_| {
+        while let Some(work) = model.ledger.take_work(now, u64::MAX) {
+            let done = work.run().unwrap_or_else(|snapshot| {
                 failed += 1;
-                Done::Snapshot(Err(StorageErrorKind::Other("EIO".to_owned())))
+                Done::Snapshot(snapshot.epoch(), Err(StorageErrorKind::Other("EIO".to_owned())))
             });
             let is_snapshot = matches!(done, Done::Snapshot(..));
             assert_eq!(model.ledger.handle_done(done, now).is_some(), is_snapshot, "its failure is reported");
@@ -182,7 +171,7 @@ fn recovery_brings_back_no_value_that_is_older_than_that_of_a_damaged_snapshot()
             bytes[last + HEADER_BYTES] ^= u8::from(is_end_damaged);
         });
         let (_, to) = recover(home.path(), NOW.wall_ms).unwrap();
-        let mut recovered = FileLedger::open(&to.unwrap(), Policy::default()).unwrap();
+        let mut recovered = FileLedger::open(&to.unwrap()).unwrap();
         assert_eq!(load(&mut recovered).unwrap(), model.values, "all of it can be read");
     }
 }
@@ -196,103 +185,84 @@ fn an_interrupted_recovery_leaves_nothing_that_can_be_taken_for_the_store() {
     let (_, to) = recover(home.path(), NOW.wall_ms).unwrap();
     let to = to.unwrap();
     assert!(to.ends_with(RECOVERED_DIRECTORY) && !new.exists());
-    assert_eq!(load(&mut FileLedger::open(&to, Policy::default()).unwrap()).unwrap(), model.values);
+    assert_eq!(load(&mut FileLedger::open(&to).unwrap()).unwrap(), model.values);
 }
 
 #[test]
 fn a_new_store_is_not_refused_after_its_first_commit_has_failed() {
-    let model = Model::new();
-    let mut ledger = model.ledger;
-    model.disk.set_faults(|faults| faults.fails_next_sync = true);
-    commit(&mut ledger, &[set("k", b"v")]).unwrap_err();
-    drop(ledger);
+    let mut model = Model::new();
+    model.fail_commit("k");
+    drop(model.ledger.begin_rewrite(NOW).unwrap());
     let mut model = Model::start(model.disk.after_kill());
     assert!(model.values.is_empty());
     for _ in 0..3 {
         model.fill(3);
         assert!(values(&model.disk.copy()).unwrap() == model.values);
-        let expected = model.values.clone();
-        model = model.restart();
-        assert!(model.values == expected);
+        model = Model::start(model.disk.after_kill());
     }
 }
 
 #[test]
 fn a_store_with_few_long_values_that_has_filled_its_disk_accepts_writes_again_after_everything_was_deleted() {
     let mut model = Model::start_with(SimulatedDisk::default(), Policy::default());
-    model.disk.set_faults(|faults| faults.blocks_max = Some(1_500));
+    model.disk.set_faults(|faults| faults.blocks_max = Some(750));
     let value = vec![b'v'; 250_000];
-    let names = model.fill_disk(&value);
-    assert!(names.len() > 3, "{names:?}");
-    assert!(values(&model.disk.copy()).unwrap() == model.values);
-    names.iter().for_each(|name| model.delete_from_full_disk(name));
-    (0..3).for_each(|_| model.settle());
-    let is_accepted = model.write("k", Some(&value));
-    assert!(
-        is_accepted,
-        "{:?}, {} blocks: {:?}",
-        model.ledger.room(NOW),
-        model.disk.blocks(),
-        model.disk.all_names()
-    );
+    let mut count = 0;
+    for _ in 0..20 {
+        let name = format!("k{count}");
+        if model.ledger.is_short_of_room() {
+            model.ledger.retry_work();
+        } else if commit(&mut model.ledger, &[set(&name, &value)]).is_ok() {
+            model.values.insert(name, value.clone());
+            count += 1;
+        } else {
+            // As the commit thread does.
+            model.ledger.release_reserve();
+        }
+        model.work();
+    }
+    for number in 0..count {
+        let name = format!("k{number}");
+        if commit(&mut model.ledger, &[delete(&name)]).is_err() {
+            model.ledger.release_reserve();
+            commit(&mut model.ledger, &[delete(&name)]).unwrap();
+        }
+        model.values.remove(&name);
+        model.ledger.retry_work();
+        model.work();
+    }
+    model.ledger.retry_work();
+    model.work();
+    assert!(model.values.is_empty() && count > 3, "{count}");
+    assert!(!model.ledger.is_short_of_room(), "{:?}, {} blocks", model.disk.all_names(), model.disk.blocks());
+    model.set("k", &value);
     assert!(values(&model.disk.copy()).unwrap() == model.values);
 }
 
 /// A full disk is not worn out by attempts that cannot succeed.
 #[test]
-fn on_a_full_disk_without_a_reserve_no_snapshot_is_written() {
+fn on_a_full_disk_no_snapshot_is_begun_that_has_no_room() {
     let mut model = Model::new();
-    model.fill_until_snapshot();
-    let (snapshot, now) = begin_snapshot(&mut model);
-    drop(snapshot);
-    model.disk.remove(RESERVE_NAME).unwrap();
-    let failed = Err(StorageErrorKind::Other("EIO".to_owned()));
-    assert!(model.ledger.handle_done(Done::Snapshot(failed), now).is_some());
-    let mut attempts = 0;
-    for _ in 0..20 {
-        model.ledger.settle();
-        let now = model.later();
-        loop {
-            // Another program has all other room.
-            let blocks = model.disk.blocks();
-            model.disk.set_faults(|faults| faults.blocks_max = Some(blocks));
-            let Some(work) = model.ledger.take_work(now, group_bytes(0)) else { break };
-            let done = work.run().unwrap_or_else(|mut snapshot| {
-                attempts += 1;
-                let error = snapshot.write_records(&model.records(), NOW).unwrap_err();
-                assert!(error.is_lack_of_room(), "{error:?}");
-                drop(snapshot);
-                Done::Snapshot(Err(error))
-            });
-            let is_snapshot = matches!(done, Done::Snapshot(_));
-            assert_eq!(model.ledger.handle_done(done, now).is_some(), is_snapshot);
-        }
-        assert!(model.disk.all_names().iter().all(|name| !name.ends_with(".new")));
+    while model.disk.blocks() < 60 {
+        model.set(&format!("k{}", model.values.len()), &[b'v'; 3_000]);
     }
-    assert!(attempts > 1, "{attempts}");
-    assert_eq!(model.ledger.lack(), Some(&Lack::Full));
+    let blocks = model.disk.blocks() + 3;
+    model.disk.set_faults(|faults| faults.blocks_max = Some(blocks));
+    commit(&mut model.ledger, &[set("large", &[b'v'; 100_000])]).unwrap_err();
+    model.ledger.release_reserve();
+    for _ in 0..20 {
+        model.ledger.retry_work();
+        let now = model.later();
+        while let Some(work) = model.ledger.take_work(now, model.bytes()) {
+            let done = work.run().unwrap_or_else(|_| panic!("a snapshot"));
+            drop(model.ledger.handle_done(done, now));
+        }
+    }
+    assert!(model.ledger.is_short_of_room());
     model.disk.set_faults(|faults| faults.blocks_max = None);
-    model.settle();
-    assert!(model.ledger.lack().is_none());
-    model.fill_until_snapshot();
-    assert!(values(&model.disk.copy()).unwrap() == model.values);
-}
-
-/// The thread of the ledger would do nothing else, and commits would wait for it.
-#[test]
-fn a_reserve_that_cannot_be_shortened_is_not_tried_again_at_once() {
-    let mut model = Model::new();
-    model.fill_until_snapshot();
-    model.ledger.close();
-    model.disk.change_file(RESERVE_NAME, |bytes| bytes.resize(4 * 1024 * 1024, 0));
-    let mut model = Model::start(model.disk.after_kill());
-    model.ledger.settle();
-    model.disk.set_faults(|faults| faults.bytes_max = Some(0));
+    model.ledger.retry_work();
     model.work();
-    model.disk.set_faults(|faults| faults.bytes_max = None);
-    (0..2).for_each(|_| model.settle());
-    assert!(model.disk.file(RESERVE_NAME).len() < 4 * 1024 * 1024);
-    assert!(model.ledger.lack().is_none());
+    assert!(model.snapshots > 0 && !model.ledger.is_short_of_room());
 }
 
 #[test]
@@ -314,7 +284,7 @@ fn a_reserve_that_is_much_too_long_is_shortened() {
     }
     model.work();
     let short = model.disk.file(RESERVE_NAME).len();
-    assert!(long > 300_000 && short < long / 2, "{long} {short}");
+    assert!(long > 900_000 && short < long / 2, "{long} {short}");
 }
 
 /// The beginning of a group, again and again, behind a torn one.
@@ -384,7 +354,7 @@ fn a_symbolic_link_is_no_file_of_a_store() {
         let target = other.path().join("file");
         fs::write(&target, "of another program").unwrap();
         std::os::unix::fs::symlink(&target, home.path().join(name)).unwrap();
-        let opened = FileLedger::open(home.path(), Policy::default());
+        let opened = FileLedger::open(home.path());
         let error = opened.and_then(|mut ledger| commit(&mut ledger, &[set("k", b"v")])).unwrap_err();
         assert!(matches!(error.kind, StorageErrorKind::NotAFile(_)), "{error}");
         assert_eq!(fs::read(&target).unwrap(), b"of another program");
@@ -392,28 +362,25 @@ fn a_symbolic_link_is_no_file_of_a_store() {
 }
 
 #[test]
-fn a_ledger_whose_directory_was_replaced_changes_nothing() {
+fn a_ledger_whose_directory_was_replaced_changes_nothing_until_it_is_back() {
     let mut model = Model::new();
     model.fill(3);
     let before = model.disk.all_names();
     model.disk.set_faults(|faults| faults.is_replaced = true);
-    let is_replaced = |kind: &StorageErrorKind| matches!(kind, StorageErrorKind::Replaced(_));
-    assert!(is_replaced(&model.ledger.check_place().unwrap_err().kind));
+    assert!(model.ledger.is_replaced());
     let now = Now { monotonic_ms: 3_600_000, ..NOW };
-    for _ in 0..3 {
-        model.ledger.settle();
-        assert!(model.ledger.take_work(now, group_bytes(0)).is_none());
-        model.ledger.claim(group_bytes(0), 0);
-        assert!(matches!(model.ledger.lack(), Some(Lack::Unwritable(_))), "{:?}", model.ledger.lack());
-        assert!(is_replaced(&model.ledger.begin_last_snapshot(now).unwrap_err().kind));
-    }
     let error = model.ledger.commit(&[set("lost", b"v")], Version::default(), now).unwrap_err();
-    assert!(is_replaced(&error.kind), "{error}");
+    assert!(matches!(error.kind, StorageErrorKind::Replaced(_)) && !model.ledger.is_open(), "{error}");
+    for _ in 0..3 {
+        let error = model.ledger.begin_rewrite(now).unwrap_err();
+        assert!(matches!(error.kind, StorageErrorKind::Replaced(_)), "{error}");
+        assert!(model.ledger.take_work(now, u64::MAX).is_none());
+    }
     assert_eq!(model.disk.all_names(), before);
     model.disk.set_faults(|faults| faults.is_replaced = false);
-    let acknowledged = model.values.clone();
-    let mut model = model.restart();
-    assert!(model.values == acknowledged);
+    let mut snapshot = model.ledger.begin_rewrite(now).unwrap();
+    snapshot.write_records(&model.records(), now).unwrap();
+    model.ledger.finish_rewrite(snapshot).unwrap();
     model.set("again", b"v");
     assert!(values(&model.disk.copy()).unwrap() == model.values);
 }

@@ -1,9 +1,8 @@
 //! The files of one store, open: opening, loading, commits, the end.
 
-mod log;
 mod upkeep;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,16 +16,13 @@ use super::entry::{CommitMetadata, Entry, Place, entries_of};
 use super::frame::{self, Chain, Kind};
 use super::mark::Mark;
 use super::policy::Policy;
-use super::reading::{self, Contents, Segment};
+use super::reading::{self, Contents, Snapshot};
 use super::seeding::Seeding;
-use super::snapshot::ClockReading;
+use super::snapshot::{ClockReading, Epoch};
 use super::work::OpenSegment;
 use crate::ledger::{KeyState, Record, RecordTooLong, StorageError, StorageErrorKind};
 use crate::protocol::Key;
 use crate::store::{Now, StoredValue, Version};
-use log::Log;
-pub use upkeep::Lack;
-use upkeep::Upkeep;
 
 /// A difference between the clocks that is no rounding.
 const CLOCK_STEP_MS: u64 = 1_000;
@@ -53,16 +49,65 @@ pub struct FileLedger {
     /// What was read at the start, until it is loaded.
     contents: Contents,
     rows: BTreeMap<Bytes, Bytes>,
-    log: Log,
-    upkeep: Upkeep,
+    snapshot: Option<Snapshot>,
+    /// The segment that groups are written to; `None` if the next group begins one.
+    active: Option<OpenSegment>,
+    /// The segment to go on in after an orderly end: its number, its length, and the end of its last group.
+    to_continue: Option<(u64, u64, u64)>,
+    prepared: VecDeque<OpenSegment>,
+    /// Numbers and lengths of the segments since the snapshot.
+    used: Vec<(u64, u64)>,
+    /// Segments that are no longer needed, and are used again.
+    free: Vec<(u64, u64)>,
+    /// Files that are no longer needed.
+    obsolete: Vec<String>,
+    /// The greatest number of a segment.
+    last_segment: u64,
+    /// Length of the groups since the snapshot.
+    log_bytes: u64,
+    /// Length of the entries in the snapshot, and of those that were set since: at least that of the live ones.
+    live_bytes: u64,
     /// Groups of this process.
     commits: u64,
     /// When the directory is checked again, in monotonic milliseconds.
     check_due_ms: u64,
+    /// Length of the file that reserves room for deletions and for the next snapshot; `None` if this process has not synced it.
+    reserve: Option<u64>,
+    room: Room,
+    /// The segment with which a snapshot was begun that is not in place, and the last group before it.
+    snapshot_from: Option<(u64, Chain)>,
+    /// When it was begun, the pause after its last failure, and when it may be tried again: in monotonic milliseconds.
+    snapshot_begun_ms: u64,
+    snapshot_pause_ms: u64,
+    snapshot_retry_ms: u64,
+    epoch: Epoch,
+    is_working: bool,
     /// Whether anything was written.
     is_changed: bool,
+    /// After a failed write or sync, until [`FileLedger::finish_rewrite`]. No write follows in the same file.
+    has_failed: bool,
     /// The encoded group, whose memory is used again.
     group: Vec<u8>,
+}
+
+/// What is known of the room on the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Room {
+    /// A segment or the reserve could not be made: a snapshot may give room back.
+    is_lacking: bool,
+    /// Only deletions may be committed, because there may be no room for a snapshot of anything else.
+    is_short: bool,
+    /// Nothing more can be done before the next commit, or some time.
+    is_exhausted: bool,
+    /// There may be more of it: a snapshot has given some back, or time has passed.
+    may_be_more: bool,
+    /// Length of the longest group that there was no room for, until one as long is committed, or there is room for it; 0 if
+    /// there is none. Shorter groups are committed meanwhile.
+    refused_bytes: u64,
+    /// Whether a check for that room is due.
+    is_probe_due: bool,
+    /// Whether there is room for a snapshot, as a check has shown.
+    is_probed: bool,
 }
 
 impl FileLedger {
@@ -70,9 +115,9 @@ impl FileLedger {
     ///
     /// # Errors
     /// [`StorageError`]. Corrupt files have not been changed.
-    pub fn open(directory: &Path, policy: Policy) -> Result<Self, StorageError> {
+    pub fn open(directory: &Path) -> Result<Self, StorageError> {
         let error = |kind| StorageError { path: directory.to_owned(), kind };
-        Self::open_on(Arc::new(Directory::lock(directory).map_err(error)?), policy)
+        Self::open_on(Arc::new(Directory::lock(directory).map_err(error)?), Policy::default())
     }
 
     /// Opens or creates a store on any disk.
@@ -88,41 +133,30 @@ impl FileLedger {
         }
         let first = contents.snapshot.map_or(1, |snapshot| snapshot.number);
         let names = &contents.names;
-        let unneeded = |numbers: &[u64]| numbers.iter().copied().filter(|number| *number < first).collect();
-        let (snapshots, logs): (Vec<_>, Vec<_>) = (unneeded(&names.snapshots), unneeded(&names.logs));
-        let mut obsolete: Vec<_> = logs.into_iter().map(log_name).collect();
-        // One of these becomes the reserve, if there is none.
-        obsolete.extend(names.new.iter().cloned().chain(snapshots.into_iter().map(snapshot_name)));
-        let last_number = names.logs.last().copied().unwrap_or(0);
-        let mut log = Log { last_number, bytes: contents.log_bytes, ..Log::default() };
-        let open = |segment: &Segment| {
-            let (number, bytes, at) = (segment.number, segment.bytes, segment.end);
-            let file = disk.open(&log_name(number)).map_err(error)?;
-            Ok(OpenSegment { number, file, bytes, at, is_blank: false })
-        };
+        let mut obsolete: Vec<_> = names.new.clone();
+        obsolete.extend(
+            names.snapshots.iter().filter(|number| **number < first).map(|number| snapshot_name(*number)),
+        );
+        obsolete.extend(names.logs.iter().filter(|number| **number < first).map(|number| log_name(*number)));
+        let (mut used, mut prepared) = (Vec::new(), VecDeque::new());
         let last_used = contents.segments.iter().rposition(|segment| segment.end > 0);
-        // That of the snapshot stays, also without a group.
-        let last_used = last_used.or_else(|| contents.snapshot.is_some().then_some(0));
+        let mut to_continue = None;
         for (at, segment) in contents.segments.iter().enumerate() {
-            let (is_used, is_last) =
-                (last_used.is_some_and(|last| at <= last), last_used.is_some_and(|last| at == last));
-            let is_open = is_clean && disk.is_writable();
-            // A process that was killed may not have given one its length.
-            let is_short = segment.bytes < policy.first_bytes;
-            match (is_used, is_open) {
-                (true, _) => log.used.push((segment.number, segment.bytes)),
-                (false, _) if is_short => obsolete.push(log_name(segment.number)),
-                (false, true) => log.prepared.push_back(open(segment)?),
-                (false, false) => log.free.push((segment.number, segment.bytes)),
-            }
-            // After an unclean end, what a failed write has left may be behind the last group: it goes on in another segment.
-            if is_last && is_open && segment.end < segment.bytes {
-                (log.active, log.base) = (Some(open(segment)?), segment.base);
+            let is_unused = last_used.map_or(at > 0, |last| at > last);
+            if !is_unused {
+                used.push((segment.number, segment.bytes));
+                // After an unclean end, what a failed write has left may be behind the last group.
+                to_continue = is_clean.then_some((segment.number, segment.bytes, segment.end));
+            } else if is_clean {
+                let file = disk.open(&log_name(segment.number)).map_err(error)?;
+                prepared.push_back(OpenSegment { number: segment.number, file, bytes: segment.bytes, at: 0 });
+            } else {
+                obsolete.push(log_name(segment.number));
             }
         }
-        let snapshot_bytes = contents.snapshot.map_or(0, |snapshot| snapshot.bytes);
-        let live_bytes = contents.set_bytes.saturating_add(snapshot_bytes);
-        let upkeep = Upkeep::new(&*disk, contents.snapshot, live_bytes, obsolete);
+        let has_reserve = names.has_reserve;
+        let live_bytes =
+            contents.set_bytes.saturating_add(contents.snapshot.map_or(0, |snapshot| snapshot.bytes));
         Ok(Self {
             disk,
             policy,
@@ -132,11 +166,29 @@ impl FileLedger {
             metadata: contents.metadata,
             clock: None,
             rows: BTreeMap::new(),
-            log,
-            upkeep,
+            snapshot: contents.snapshot,
+            active: None,
+            to_continue,
+            prepared,
+            used,
+            free: Vec::new(),
+            obsolete,
+            last_segment: contents.names.logs.last().copied().unwrap_or(0),
+            log_bytes: contents.log_bytes,
+            live_bytes,
             commits: 0,
             check_due_ms: 0,
+            // After an unclean end it may not be on disk.
+            reserve: (is_clean && has_reserve).then_some(0),
+            room: Room::default(),
+            snapshot_from: None,
+            snapshot_begun_ms: 0,
+            snapshot_pause_ms: 0,
+            snapshot_retry_ms: 0,
+            epoch: Epoch::default(),
+            is_working: false,
             is_changed: false,
+            has_failed: false,
             group: Vec::new(),
             contents,
         })
@@ -203,7 +255,7 @@ impl FileLedger {
             Ok::<_, StorageErrorKind>(())
         };
         let load = || {
-            if let Some(snapshot) = &self.upkeep.snapshot {
+            if let Some(snapshot) = &self.snapshot {
                 let name = snapshot_name(snapshot.number);
                 let bytes = reading::read_snapshot(&*self.disk, snapshot, |entry| {
                     match (entry.place, entry.content) {
@@ -215,7 +267,7 @@ impl FileLedger {
                     }
                     Ok(())
                 })?;
-                self.upkeep.live_bytes = self.contents.set_bytes.saturating_add(bytes);
+                self.live_bytes = self.contents.set_bytes.saturating_add(bytes);
             }
             // In an order that does not differ from start to start: SCAN shows it.
             let mut keys: Vec<_> = keys.into_iter().collect();
@@ -260,7 +312,8 @@ impl FileLedger {
     /// that holds nothing on disk, and whose version is greater, gets a tombstone.
     ///
     /// # Errors
-    /// It is unknown whether the group is on disk. The ledger must be dropped: what the next start reads is true.
+    /// It is unknown whether the group is on disk. Every commit fails until [`FileLedger::finish_rewrite`], unless
+    /// [`FileLedger::is_open`].
     pub fn commit(
         &mut self,
         records: &[(u64, Record)],
@@ -289,62 +342,141 @@ impl FileLedger {
 
     /// Checks once in a while that the directory is in place: what is written to one that was removed or moved may be lost.
     fn check(&mut self, now: Now) -> Result<(), StorageErrorKind> {
-        if now.monotonic_ms >= self.check_due_ms {
-            self.disk.check()?;
+        if !self.has_failed && now.monotonic_ms >= self.check_due_ms {
+            self.disk.check().inspect_err(|_| self.abandon_segment())?;
             self.check_due_ms = now.monotonic_ms.saturating_add(CHECK_INTERVAL_MS);
         }
         Ok(())
     }
 
-    /// Checks that the directory, and its lock file, were not moved, removed or replaced.
-    ///
-    /// # Errors
-    /// That of the next commit.
-    pub fn check_place(&self) -> Result<(), StorageError> {
-        self.disk.check().map_err(|kind| self.error(kind))
+    /// Whether the directory, or its lock file, was moved, removed or replaced: the next commit fails.
+    #[must_use]
+    pub fn is_replaced(&self) -> bool {
+        self.disk.check().is_err()
     }
 
     fn append_group(&mut self, entries: &[Entry], metadata: CommitMetadata) -> Result<(), StorageErrorKind> {
+        if self.has_failed {
+            return Err(StorageErrorKind::Other("it is closed after a failure".to_owned()));
+        }
         let store = self.store();
         self.group.clear();
         frame::begin(&mut self.group);
         codec::put_group(&mut self.group, &metadata, entries)?;
         let chain = frame::end(&mut self.group, Kind::Group, store, self.chain).ok_or(RecordTooLong)?;
+        self.continue_segment()?;
         let group_bytes = self.group.len() as u64;
-        let is_ready = self.log.activate_for(group_bytes, self.chain);
-        self.upkeep.obsolete.extend(self.log.dropped.drain(..).map(log_name));
-        if !is_ready {
-            // A command that writes once asks for no admission.
-            let segment = self.preparation(group_bytes, true).prepare()?;
-            self.log.add(segment);
-            self.log.activate_for(group_bytes, self.chain);
+        let has_room = |segment: &OpenSegment| segment.bytes.saturating_sub(segment.at) >= group_bytes;
+        if !self.active.as_ref().is_some_and(has_room)
+            && let Some(segment) = self.prepared.pop_front_if(|segment| has_room(segment))
+        {
+            self.activate(segment);
         }
-        let Some(segment) = &mut self.log.active else {
-            return Err(StorageErrorKind::Io(io::ErrorKind::NotFound.into()));
-        };
-        let is_blank = std::mem::take(&mut segment.is_blank);
-        if is_blank {
-            self.group.resize(usize::try_from(segment.bytes).unwrap_or(usize::MAX), 0);
-        }
-        let written = segment.file.write(segment.at, &self.group).and_then(|()| segment.file.sync());
-        written.map_err(|error| StorageErrorKind::from(error).of_file(&log_name(segment.number)))?;
-        segment.at = segment.at.saturating_add(group_bytes);
-        if is_blank {
-            self.disk.sync_names()?;
-        }
-        if !self.mark.is_set {
-            self.disk.sync_own_name()?;
-            self.set_mark(None);
+        match self.active.as_mut().filter(|segment| has_room(segment)) {
+            Some(segment) => {
+                let written = segment.file.write(segment.at, &self.group).and_then(|()| segment.file.sync());
+                if let Err(error) = written {
+                    let name = log_name(segment.number);
+                    self.abandon_segment();
+                    return Err(StorageErrorKind::from(error).of_file(&name));
+                }
+                segment.at = segment.at.saturating_add(group_bytes);
+            }
+            None => self.append_to_new_segment()?,
         }
         self.group.clear();
         self.group.shrink_to(GROUP_BYTES_RETAINED);
         self.chain = chain;
-        (self.is_changed, self.upkeep.is_proven) = (true, true);
+        self.is_changed = true;
         self.commits = self.commits.saturating_add(1);
-        self.log.bytes = self.log.bytes.saturating_add(group_bytes);
+        self.log_bytes = self.log_bytes.saturating_add(group_bytes);
         let set_bytes = entries.iter().map(Entry::live_bytes).fold(0, u64::saturating_add);
-        self.upkeep.note_set(set_bytes);
+        self.live_bytes = self.live_bytes.saturating_add(set_bytes);
+        self.room.is_exhausted = false;
+        if group_bytes >= self.room.refused_bytes {
+            self.room.refused_bytes = 0;
+        }
         Ok(())
+    }
+
+    /// Goes on in the last segment of an earlier process, or, after an unclean end, in a new one.
+    fn continue_segment(&mut self) -> Result<(), StorageErrorKind> {
+        if let Some((number, bytes, at)) = self.to_continue.take() {
+            let file = self.disk.open(&log_name(number))?;
+            self.active = Some(OpenSegment { number, file, bytes, at });
+        }
+        Ok(())
+    }
+
+    fn activate(&mut self, segment: OpenSegment) {
+        self.used.push((segment.number, segment.bytes));
+        self.active = Some(segment);
+    }
+
+    /// Creates a segment whose first group is the encoded one: the next segment is not prepared yet, or too short.
+    fn append_to_new_segment(&mut self) -> Result<(), StorageErrorKind> {
+        let number = self.last_segment.saturating_add(1);
+        let name = log_name(number);
+        let group_bytes = self.group.len() as u64;
+        let last_bytes = self.active.as_ref().map_or(0, |segment| segment.bytes);
+        let bytes = self.policy.next_bytes(last_bytes).max(group_bytes);
+        let is_new = !self.mark.is_set;
+        let disk = Arc::clone(&self.disk);
+        let create = |bytes: u64, group: &mut Vec<u8>| {
+            let file = disk.create(&name)?;
+            group.resize(usize::try_from(bytes).unwrap_or(usize::MAX), 0);
+            file.write(0, group)?;
+            file.sync()?;
+            disk.sync_names()?;
+            if is_new {
+                disk.sync_own_name()?;
+            }
+            Ok(OpenSegment { number, file, bytes, at: group_bytes })
+        };
+        let created = create(bytes, &mut self.group).or_else(|kind: StorageErrorKind| {
+            let _ = disk.remove(&name);
+            if kind.is_lack_of_room() && bytes > group_bytes {
+                self.group.truncate(usize::try_from(group_bytes).unwrap_or(usize::MAX));
+                create(group_bytes, &mut self.group).inspect_err(|_| _ = disk.remove(&name))
+            } else {
+                Err(kind)
+            }
+        });
+        match created {
+            Ok(segment) => {
+                self.last_segment = number;
+                if is_new {
+                    self.set_mark(None);
+                }
+                // Groups must be in the order of the segments: one that was too short comes under a later number.
+                self.free.extend(self.prepared.drain(..).map(|segment| (segment.number, segment.bytes)));
+                self.activate(segment);
+                Ok(())
+            }
+            Err(kind) => {
+                // The file with the group is removed, and no other one was written to.
+                if kind.is_lack_of_room() {
+                    // A snapshot may have seen what is rolled back.
+                    self.cancel_work();
+                    self.room.is_lacking = true;
+                    self.room.refused_bytes = self.room.refused_bytes.max(group_bytes);
+                } else {
+                    self.last_segment = number;
+                    self.abandon_segment();
+                }
+                Err(kind.of_file(&name))
+            }
+        }
+    }
+
+    /// Abandons the segment and all work, because it is unknown what was written: see [`FileLedger::begin_rewrite`].
+    pub fn abandon_segment(&mut self) {
+        self.has_failed = true;
+        self.cancel_work();
+        self.active = None;
+        self.obsolete.extend(self.snapshot_from.take().map(|(number, _)| snapshot_name(number)));
+        let prepared = self.prepared.drain(..).map(|segment| log_name(segment.number));
+        self.obsolete.extend(prepared);
     }
 
     /// Sets the ceiling of the next commit or snapshot: at least the greatest version given out to a key without a record.
@@ -355,12 +487,18 @@ impl FileLedger {
     /// Returns the length of the groups since the snapshot.
     #[cfg(test)]
     pub fn log_bytes(&self) -> u64 {
-        self.log.bytes
+        self.log_bytes
     }
 
     /// Sets what the next snapshot has besides its records.
     pub(super) fn set_metadata(&mut self, metadata: CommitMetadata) {
         self.metadata = metadata;
+    }
+
+    /// Whether commits are possible.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        !self.has_failed
     }
 
     /// Returns the random number of the store.
@@ -376,12 +514,10 @@ impl FileLedger {
 
     /// Closes the files, and notes the last group: the next start reads them without a sync and goes on in this segment.
     pub fn close(mut self) {
-        let blank = self.log.prepared.iter().filter(|segment| segment.is_blank);
-        blank.for_each(|segment| _ = self.disk.remove(&log_name(segment.number)));
-        if self.is_changed {
+        if !self.has_failed && self.is_changed {
             self.set_mark(Some(self.chain));
             // A process that ends soon has no other time for it.
-            self.upkeep.obsolete.iter().for_each(|name| _ = self.disk.remove(name));
+            self.obsolete.iter().for_each(|name| _ = self.disk.remove(name));
         }
     }
 

@@ -6,23 +6,25 @@
 //! log-7         groups, each at a block boundary, each with its number and the checksum of the one before
 //! log-8         …
 //! log-9         prepared: no group yet, or old ones of a segment that was used before
-//! reserve       takes the room of the next snapshot
+//! reserve       random bytes that only take room
 //! seeding       exists while a new store does not have all keys with which it begins
 //! ```
 //!
 //! - **Frames** ([`frame`], pure): a group, or a part of a snapshot, with its checksum over the store's random number, its
 //!   own number, the checksum of the frame before, and its body ([`codec`], pure).
-//! - **Commit** ([`ledger`]): one write and one sync of a segment that has its whole length already. A failed one ends the ledger: it
-//!   is unknown what is on disk, and the next start reads it.
+//! - **Commit** ([`ledger`]): one write and one sync of a segment that has its whole length already. If the next segment is
+//!   not prepared, the commit creates a short one.
 //! - **Work** ([`work`]): the next segment, the snapshot, the reserve, and files that go. [`ledger::FileLedger::take_work`]
 //!   hands one piece out, another thread does it without a lock, and [`ledger::FileLedger::handle_done`] takes its result.
 //! - **Snapshot** ([`snapshot`]): begins with a new segment. The caller walks its records in bounded steps, and ends the
-//!   snapshot when the log is durable up to what the last step has seen; this number is in the snapshot. It is complete once it has
-//!   its name; then older segments are used again, and the older snapshot is the next reserve.
+//!   snapshot when the log is durable up to what the last step has seen; this number is in the snapshot. A failed commit
+//!   cancels it. It is complete once it has its name; then older segments and snapshots go.
 //! - **Opening** (`reading`): the newest snapshot, then the groups that continue the chain. After an unclean end, files are
 //!   synced and read from the disk, and the ledger goes on in a new segment.
-//! - **Full disk** (`ledger/upkeep`): [`ledger::FileLedger::room`] is what groups can be written to. It grows only while the reserve is
-//!   as long as the snapshot of all of it, so that deletions, and the snapshots that give their room back, need no other.
+//! - **Failed write or sync**: the segment is abandoned, and no commit succeeds before a new segment and a new snapshot are
+//!   on disk. No write follows a failed one in the same file.
+//! - **Full disk**: the reserve is as long as the next snapshot, and as what deletions write before it. Without that room only
+//!   deletions are accepted.
 //! - **Damage**: a group that is not intact and has a later one behind it, a log that ends before what a snapshot or the lock
 //!   file names, and any frame of a snapshot that is not intact: the files are refused, with the place ([`offline`]).
 //! - **Copy** ([`copy`]): of a store that another process may use meanwhile.

@@ -139,15 +139,15 @@ fn write_recovered(
     metadata: CommitMetadata,
     wall_ms: u64,
 ) -> Result<(), StorageError> {
-    let mut ledger = FileLedger::open(to, Policy::of_one_command())?;
+    let mut ledger = FileLedger::open(to)?;
     ledger.set_metadata(metadata);
-    let mut snapshot = ledger.begin_last_snapshot(Now { wall_ms, monotonic_ms: 0 })?;
+    let mut snapshot = ledger.begin_rewrite(Now { wall_ms, monotonic_ms: 0 })?;
     for (key, state) in keys {
         let entry = encode(to, key, &state)?;
         let written = snapshot.write(&[entry]);
         written.map_err(|kind| StorageError { path: to.to_owned(), kind })?;
     }
-    ledger.finish_last_snapshot(snapshot)?;
+    ledger.finish_rewrite(snapshot)?;
     ledger.close();
     Ok(())
 }
@@ -261,7 +261,7 @@ fn encode(directory: &Path, key: Key, state: &KeyState) -> Result<Entry, Storage
 
 /// Opens a store that exists.
 fn open_existing(directory: &Path) -> Result<FileLedger, StorageError> {
-    FileLedger::open_on(Arc::new(lock_existing(directory, true)?), Policy::of_one_command())
+    FileLedger::open_on(Arc::new(lock_existing(directory, true)?), Policy::default())
 }
 
 fn lock_existing(directory: &Path, is_writable: bool) -> Result<Directory, StorageError> {

@@ -8,7 +8,6 @@ use tempfile::TempDir;
 use super::disk::LOCK_NAME;
 use super::ledger::FileLedger;
 use super::offline::*;
-use super::policy::Policy;
 use crate::exchange::names::Name;
 use crate::exchange::row::{Identity, Row, RowId};
 use crate::ledger::{KeyRecord, LoweredVersions, Record, StorageErrorKind};
@@ -36,7 +35,7 @@ fn set(name: &'static str, version_ms: u64, fence_ms: Option<u64>) -> (u64, Reco
 
 fn fill(records: &[(u64, Record)], greatest_ms: u64) -> TempDir {
     let home = TempDir::new().unwrap();
-    let mut ledger = FileLedger::open(home.path(), Policy::default()).unwrap();
+    let mut ledger = FileLedger::open(home.path()).unwrap();
     let now = Now { wall_ms: greatest_ms, monotonic_ms: 0 };
     // Each in a group of its own.
     for record in records {
@@ -52,7 +51,7 @@ type Shown = (Key, u64, Option<(u64, u32)>);
 
 fn states(directory: &Path) -> Vec<Shown> {
     let mut states = Vec::new();
-    let mut ledger = FileLedger::open(directory, Policy::default()).unwrap();
+    let mut ledger = FileLedger::open(directory).unwrap();
     ledger
         .load_states(|key, state| {
             states.push((key, state.version.ms, state.fence.map(|fence| (fence.ms, fence.counter))));
@@ -149,10 +148,7 @@ fn each_record_whose_group_is_intact_is_recovered() {
     let mut bytes = fs::read(&path).unwrap();
     bytes[4096 + 60] ^= 1;
     fs::write(&path, &bytes).unwrap();
-    assert!(matches!(
-        FileLedger::open(home.path(), Policy::default()).unwrap_err().kind,
-        StorageErrorKind::Corrupt(_)
-    ));
+    assert!(matches!(FileLedger::open(home.path()).unwrap_err().kind, StorageErrorKind::Corrupt(_)));
     let report = verify(home.path(), NOW_MS).unwrap();
     assert!(matches!(report.integrity, Integrity::IncompleteLog { .. }) && report.keys == 2, "{report:?}");
     let (_, to) = recover(home.path(), NOW_MS).unwrap();
@@ -186,7 +182,7 @@ fn each_record_whose_group_is_intact_is_recovered() {
 #[test]
 fn versions_of_many_long_values_are_lowered_in_several_groups() {
     let home = TempDir::new().unwrap();
-    let mut ledger = FileLedger::open(home.path(), Policy::default()).unwrap();
+    let mut ledger = FileLedger::open(home.path()).unwrap();
     let ahead_ms = NOW_MS + HOUR_MS;
     let now = Now { wall_ms: ahead_ms, monotonic_ms: 0 };
     for name in ["a", "b", "c", "d", "e"] {
@@ -201,6 +197,6 @@ fn versions_of_many_long_values_are_lowered_in_several_groups() {
     let lowered = lower_versions(home.path(), NOW_MS).unwrap();
     assert_eq!(lowered, LoweredVersions { keys: 5, fences: 0, floor: true });
     assert!(states(home.path()).iter().all(|(_, version_ms, _)| *version_ms == NOW_MS));
-    let ledger = FileLedger::open(home.path(), Policy::default()).unwrap();
+    let ledger = FileLedger::open(home.path()).unwrap();
     assert_eq!((ledger.number() - before, ledger.metadata().ceiling.ms), (2, NOW_MS));
 }

@@ -1,6 +1,7 @@
 //! Lengths of the files.
 
-use super::frame::BLOCK_BYTES;
+/// The most room that is reserved for deletions, besides that of the next snapshot.
+pub const RESERVE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Lengths of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,8 +14,8 @@ pub struct Policy {
     pub snapshot_bytes: u64,
     /// The same at an orderly end, because the next start reads the log.
     pub close_bytes: u64,
-    /// Commits of a process before segments are prepared and room is reserved. 0 for one that serves clients: a disk that cannot be
-    /// written is known before the first change.
+    pub reserve_bytes: u64,
+    /// Commits of a process before segments are prepared and room is reserved.
     pub commits_before: u64,
 }
 
@@ -25,30 +26,24 @@ impl Default for Policy {
             segment_bytes: 4 * 1024 * 1024,
             snapshot_bytes: 16 * 1024 * 1024,
             close_bytes: 4 * 1024 * 1024,
-            commits_before: 0,
+            reserve_bytes: RESERVE_BYTES,
+            commits_before: 8,
         }
     }
 }
 
 impl Policy {
-    /// Returns the policy of a process that ends soon, and seldom writes more than once.
+    /// Returns the length of the segment after one of this length.
     #[must_use]
-    pub fn of_one_command() -> Self {
-        Self { commits_before: 8, ..Self::default() }
+    pub fn next_bytes(self, last_bytes: u64) -> u64 {
+        last_bytes.saturating_mul(4).clamp(self.first_bytes, self.segment_bytes)
     }
 
-    /// Returns the length of the segment after one of this length, in a store with live records of this length. Those of a small store
-    /// are short: it may be on a small disk.
+    /// Returns the room that is reserved besides that of a snapshot of `live_bytes`. A quarter of it is written, by deletions
+    /// or before the lack of room is known, until a snapshot gives it back; another one may be missing.
     #[must_use]
-    pub fn next_bytes(self, last_bytes: u64, live_bytes: u64) -> u64 {
-        let most =
-            (live_bytes / 4).max(self.first_bytes.saturating_mul(16)).next_multiple_of(BLOCK_BYTES as u64);
-        last_bytes.saturating_mul(4).min(most).clamp(self.first_bytes, self.segment_bytes)
-    }
-
-    /// Returns the length that a snapshot of records of this length does not exceed: its frames are filled up to whole blocks.
-    #[must_use]
-    pub fn snapshot_bytes_of(self, live_bytes: u64) -> u64 {
-        live_bytes.saturating_add(live_bytes / 16).saturating_add(self.first_bytes)
+    pub fn deletion_bytes(self, live_bytes: u64) -> u64 {
+        let least_bytes = self.first_bytes.saturating_mul(12);
+        live_bytes.clamp(least_bytes, self.reserve_bytes.max(least_bytes))
     }
 }

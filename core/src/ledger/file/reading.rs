@@ -59,8 +59,6 @@ pub struct Segment {
     pub bytes: u64,
     /// The end of its last group; 0 if it has none.
     pub end: u64,
-    /// The last group before it.
-    pub base: Chain,
 }
 
 impl Contents {
@@ -197,7 +195,7 @@ fn read_log(disk: &dyn Disk, logs: &[u64], contents: &mut Contents) -> Result<bo
             contents.store = Some(first.store);
             contents.chain = Chain::begin(first.store);
         }
-        let (mut end, base) = (0_usize, contents.chain);
+        let mut end = 0_usize;
         for (at, frame) in frame::intact(Kind::Group, &bytes, contents.store) {
             if at == end && contents.chain.is_continued_by(&frame) {
                 end = at.saturating_add(frame_bytes(frame.body.len()));
@@ -221,7 +219,7 @@ fn read_log(disk: &dyn Disk, logs: &[u64], contents: &mut Contents) -> Result<bo
             contents.note(|| format!("{name}: it is cut off in the group at byte {end}"));
         }
         contents.log_bytes = contents.log_bytes.saturating_add(end as u64);
-        contents.segments.push(Segment { number: *number, bytes: bytes.len() as u64, end: end as u64, base });
+        contents.segments.push(Segment { number: *number, bytes: bytes.len() as u64, end: end as u64 });
     }
     let has_groups = contents.log_bytes > 0 || beyond.is_some();
     let next = contents.chain.number.saturating_add(1);

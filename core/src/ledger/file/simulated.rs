@@ -16,6 +16,7 @@ pub const POLICY: Policy = Policy {
     segment_bytes: 64 * 1024,
     snapshot_bytes: 96 * 1024,
     close_bytes: 64 * 1024,
+    reserve_bytes: 64 * 1024,
     commits_before: 3,
 };
 
@@ -49,8 +50,6 @@ impl SeededRandom {
 pub struct Faults {
     /// Number of operations before the power is cut.
     pub cut_after: Option<u64>,
-    /// Number of operations before one fails, once. The disk stays on.
-    pub fails_at: Option<u64>,
     /// The most bytes of a file.
     pub bytes_max: Option<u64>,
     /// The offset up to which a file can be written. It may be longer: a sparse file takes no room.
@@ -64,7 +63,6 @@ pub struct Faults {
     /// An offset at which no file can be read.
     pub unreadable_at: Option<usize>,
     pub fails_renames: bool,
-    /// Whether the rename that completes a snapshot panics.
     pub panics_in_renames: bool,
     /// Whether another directory has the path.
     pub is_replaced: bool,
@@ -137,11 +135,6 @@ impl SimulatedDisk {
         self.state().is_off
     }
 
-    /// Whether the operation that [`Faults::fails_at`] names is still to come.
-    pub fn is_failure_ahead(&self) -> bool {
-        self.faults().fails_at.is_some()
-    }
-
     /// Whether there is a file of this name.
     pub fn has(&self, name: &str) -> bool {
         self.state().names.contains_key(name)
@@ -186,7 +179,7 @@ impl SimulatedDisk {
     /// random, and so are the last changes of the names.
     pub fn after_power_cut(&self, random: &mut SeededRandom) -> Self {
         let state = self.state();
-        let faults = Faults { cut_after: None, fails_at: None, fails_next_sync: false, ..state.faults };
+        let faults = Faults { cut_after: None, fails_next_sync: false, ..state.faults };
         let new = state.next(faults);
         if !state.is_durable && random.below(2) == 0 {
             return Self::with(new, Vec::new(), Names::new());
@@ -208,8 +201,7 @@ impl SimulatedDisk {
         {
             let mut state = self.state();
             state.is_off = false;
-            let faults = state.faults;
-            state.faults = Faults { cut_after: None, fails_at: None, fails_next_sync: false, ..faults };
+            (state.faults.cut_after, state.faults.fails_next_sync) = (None, false);
         }
         self.clone()
     }
@@ -237,25 +229,17 @@ impl State {
         Self { faults, randoms: self.randoms, moment, ..Self::default() }
     }
 
-    /// Counts an operation; fails from the one on at which the power is cut, and once with the one of [`Faults::fails_at`].
+    /// Counts an operation; fails with the one at which the power is cut.
     fn act(&mut self) -> io::Result<()> {
         if let Some(left) = &mut self.faults.cut_after {
             self.is_off |= *left == 0;
             *left = left.saturating_sub(1);
         }
-        if self.is_off {
-            return Err(io::Error::other("the power is off"));
-        }
-        let left = self.faults.fails_at.take();
-        if left == Some(0) {
-            return Err(io::Error::from_raw_os_error(EIO));
-        }
-        self.faults.fails_at = left.map(|left| left - 1);
-        Ok(())
+        if self.is_off { Err(io::Error::other("the power is off")) } else { Ok(()) }
     }
 
-    /// Changes the names. If the power is cut during the change, or it fails, whether it happened depends on earlier operations,
-    /// as on the seed.
+    /// Changes the names. If the power is cut during the change, whether it happened depends on earlier operations, as
+    /// on the seed.
     fn change_names(&mut self, change: impl FnOnce(&mut Names)) -> io::Result<()> {
         let was_off = self.is_off;
         let done = self.act();
@@ -328,10 +312,6 @@ impl Disk for SimulatedDisk {
         if self.faults().is_replaced { Err(StorageErrorKind::Replaced("it was moved")) } else { Ok(()) }
     }
 
-    fn is_writable(&self) -> bool {
-        true
-    }
-
     fn names(&self) -> io::Result<Vec<String>> {
         let mut state = self.state();
         state.act()?;
@@ -356,17 +336,13 @@ impl Disk for SimulatedDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), StorageErrorKind> {
-        assert!(!(self.faults().panics_in_renames && from.ends_with(".new") && !to.starts_with("reserve")));
+        assert!(!self.faults().panics_in_renames);
         self.check()?;
         if self.faults().fails_renames {
             return Err(io::Error::other("the rename has failed").into());
         }
-        let mut state = self.state();
-        let Some(file) = state.names.get(from).copied() else {
-            return Err(StorageErrorKind::Io(io::ErrorKind::NotFound.into()));
-        };
-        let renamed = state.change_names(|names| {
-            names.remove(from);
+        let renamed = self.state().change_names(|names| {
+            let file = names.remove(from).unwrap();
             names.insert(to.to_owned(), file);
         });
         Ok(renamed?)
@@ -480,38 +456,24 @@ impl DiskFile for Handle {
         state.act()?;
         let faults = state.faults;
         let bytes_max = [faults.written_max, faults.bytes_max].into_iter().flatten().min();
-        let len = usize::try_from(bytes).unwrap();
-        let file = &state.files[self.file];
-        let new = (0..len.div_ceil(BLOCK)).filter(|block| !file.blocks.contains(block)).count();
-        let is_full = faults.blocks_max.is_some_and(|max| state.blocks() + new > max);
-        if bytes_max.is_some_and(|max| bytes > max) || (is_full && new > 0) {
+        let blocks = state.blocks() + usize::try_from(bytes).unwrap().div_ceil(BLOCK);
+        if bytes_max.is_some_and(|max| bytes > max) || faults.blocks_max.is_some_and(|max| blocks > max) {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        state.files[self.file].blocks.extend(0..len.div_ceil(BLOCK));
         Ok(())
-    }
-
-    fn allocated(&self) -> io::Result<u64> {
-        let mut state = self.disk.state();
-        state.act()?;
-        Ok((state.files[self.file].blocks.len() * BLOCK) as u64)
     }
 
     fn sync(&self) -> io::Result<()> {
         let mut state = self.disk.state();
-        let acted = state.act();
-        if state.is_off {
-            return acted;
-        }
-        let fails = std::mem::take(&mut state.faults.fails_next_sync);
-        let error = acted.err().or_else(|| fails.then(|| io::Error::other("the sync has failed")));
-        let ignores_syncs = state.faults.ignores_syncs;
+        state.act()?;
+        let (fails, ignores_syncs) =
+            (std::mem::take(&mut state.faults.fails_next_sync), state.faults.ignores_syncs);
         let file = &mut state.files[self.file];
-        if let Some(error) = error {
+        if fails {
             // The system drops the writes and marks their pages as written.
             file.pending.clear();
             file.has_failed = true;
-            return Err(error);
+            return Err(io::Error::other("the sync has failed"));
         }
         if !ignores_syncs {
             file.write_back();
@@ -550,11 +512,8 @@ impl DiskFile for Handle {
         if faults.blocks_max.is_some_and(|max| state.blocks() + new > max) {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        // The file of a snapshot is written again from its beginning, and has no other content afterwards.
-        let is_abandoned = state.files[self.file].has_failed
-            && state.names.iter().any(|(name, file)| *file == self.file && name.starts_with("log-"));
-        assert!(!is_abandoned, "no write follows a failed one in the same segment");
         let file = &mut state.files[self.file];
+        assert!(!file.has_failed, "no write follows a failed one in the same file");
         file.blocks.extend(touched);
         File::apply(&mut file.current, at, data);
         file.pending.push(Pending::Write(at, data.to_vec()));

@@ -1,20 +1,39 @@
 //! Writing of a snapshot, in portions.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::codec::{self, End};
-use super::disk::{Disk, DiskFile, RESERVE_NAME, new_name, snapshot_name};
+use super::disk::{Disk, DiskFile, new_name, snapshot_name};
 use super::entry::{CommitMetadata, Entry, entries_of};
 use super::frame::{self, Chain, Kind};
 use super::reading::Snapshot;
-use super::work::promise;
 use crate::ledger::{Record, RecordTooLong, StorageErrorKind};
 use crate::store::{Now, Version};
 
 /// Length of the entries that are written at once.
 const FRAME_BYTES: usize = 64 * 1024;
 /// Bytes after which a snapshot is synced, so that no commit waits for much of it on the disk.
-const SYNC_BYTES: u64 = 1024 * 1024;
+pub(super) const SYNC_BYTES: u64 = 1024 * 1024;
+
+/// Background work counts as cancelled after a failed commit.
+#[derive(Clone, Debug, Default)]
+pub struct Epoch {
+    current: Arc<AtomicU64>,
+    number: u64,
+}
+
+impl Epoch {
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.current.load(Ordering::Relaxed) != self.number
+    }
+
+    /// Cancels all work that has begun.
+    pub fn cancel(&mut self) {
+        self.number = self.current.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+    }
+}
 
 /// A reading of the store's clock, and of the monotonic clock at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,21 +50,17 @@ impl ClockReading {
     }
 }
 
-/// A snapshot that is being written, to the file of the reserve. That is put back if the snapshot is not completed; otherwise the
-/// snapshot before it becomes the next one, so that a full disk needs no other room.
+/// A snapshot that is being written. Its file is removed if it is not completed.
 #[derive(Debug)]
 pub struct SnapshotWriter {
     disk: Arc<dyn Disk>,
+    epoch: Epoch,
     number: u64,
     base: Chain,
     store: u64,
     clock: ClockReading,
-    /// The file that is the next reserve: of the snapshot that this one replaces.
-    second: String,
-    /// Its length at most.
-    bytes_max: u64,
-    /// Until the first portion.
-    opened: Option<Result<Box<dyn DiskFile>, StorageErrorKind>>,
+    /// The snapshot that this one replaces.
+    older: Option<u64>,
     /// `None` before the first portion, and at the end.
     file: Option<Box<dyn DiskFile>>,
     at: u64,
@@ -67,21 +82,20 @@ pub struct Written {
 impl SnapshotWriter {
     pub(super) fn new(
         disk: Arc<dyn Disk>,
+        epoch: Epoch,
         (number, base): (u64, Chain),
         store: u64,
         clock: ClockReading,
-        second: String,
-        bytes_max: u64,
+        older: Option<u64>,
     ) -> Self {
         Self {
             disk,
+            epoch,
             number,
             base,
             store,
             clock,
-            second,
-            bytes_max,
-            opened: None,
+            older,
             file: None,
             at: 0,
             synced_at: 0,
@@ -90,6 +104,12 @@ impl SnapshotWriter {
             entries: 0,
             live_bytes: 0,
         }
+    }
+
+    /// Returns an epoch that is over if a commit has failed since the beginning: then this snapshot may have what was rolled back.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch.clone()
     }
 
     fn name(&self) -> String {
@@ -158,56 +178,27 @@ impl SnapshotWriter {
         codec::put_end(&mut self.body, &end);
         self.write_frame()?;
         let (name, disk) = (self.name(), Arc::clone(&self.disk));
-        let shortened = self.file.as_ref().map_or(Ok(()), |file| match file.bytes()? > self.at {
-            true => file.set_len(self.at),
-            // The room behind its end stays.
-            false => Ok(()),
-        });
-        shortened.map_err(|error| self.error(error.into()))?;
         self.sync_file()?;
         let in_place = disk.rename(&new_name(&name), &name).and_then(|()| Ok(disk.sync_names()?));
         in_place.map_err(|kind| self.error(kind))?;
         self.file = None;
-        if self.second != name {
-            // One that stays is used by the next start: it is not the newest.
-            let _ = disk.rename(&self.second, RESERVE_NAME);
+        if let Some(older) = self.older {
+            // One that stays is removed by the next start: it is not the newest.
+            let _ = disk.remove(&snapshot_name(older));
         }
         let snapshot = Snapshot { number: self.number, bytes: self.at, base: self.base, end: Some(end) };
         Ok(Written { snapshot, live_bytes: self.live_bytes })
     }
 
-    /// Opens the file: until then another one could be made of the reserve. Writing reports what has failed.
-    pub(super) fn open_early(&mut self) {
-        let name = new_name(&self.name());
-        self.opened = Some(self.open(&name).map_err(|kind| kind.of_file(&name)));
-    }
-
     fn begin(&mut self) -> Result<(), StorageErrorKind> {
         if self.file.is_none() {
-            if self.opened.is_none() {
-                self.open_early();
-            }
-            self.file = self.opened.take().transpose()?;
+            let name = new_name(&self.name());
+            self.file = Some(self.disk.create(&name).map_err(|kind| kind.of_file(&name))?);
             frame::begin(&mut self.body);
             codec::put_begin(&mut self.body, self.base);
             self.write_frame()?;
         }
         Ok(())
-    }
-
-    /// Opens the file, with room for the whole snapshot.
-    fn open(&self, name: &str) -> Result<Box<dyn DiskFile>, StorageErrorKind> {
-        let open = || {
-            let file = match self.disk.rename(RESERVE_NAME, name) {
-                Err(kind) if kind.is_not_found() => self.disk.create(name)?,
-                renamed => renamed.and_then(|()| self.disk.open(name))?,
-            };
-            if file.allocated()? < self.bytes_max {
-                promise(&*file, self.bytes_max)?;
-            }
-            Ok(file)
-        };
-        open().inspect_err(|_| _ = self.disk.rename(name, RESERVE_NAME))
     }
 
     fn write_frame(&mut self) -> Result<(), StorageErrorKind> {
@@ -227,9 +218,9 @@ impl SnapshotWriter {
 
 impl Drop for SnapshotWriter {
     fn drop(&mut self) {
-        if self.file.is_some() || matches!(self.opened, Some(Ok(_))) {
-            // One that keeps its name is never read.
-            let _ = self.disk.rename(&new_name(&self.name()), RESERVE_NAME);
+        if self.file.is_some() {
+            // A file that cannot be removed is never read.
+            let _ = self.disk.remove(&new_name(&self.name()));
         }
     }
 }

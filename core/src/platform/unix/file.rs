@@ -173,28 +173,18 @@ pub fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Takes room for a length without writing, and without a change of the length. Does nothing on systems other than Linux.
+/// Reserves room on the disk for the first `bytes` of a file. Does nothing on systems other than Linux.
 ///
 /// # Errors
 /// Those of the system, for example a full disk.
 #[cfg(target_os = "linux")]
 pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
-    Ok(rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, bytes)?)
+    Ok(rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes)?)
 }
 
 #[cfg(not(target_os = "linux"))]
 pub fn allocate(_: &File, _bytes: u64) -> io::Result<()> {
     Ok(())
-}
-
-/// Returns how much room a file takes. Windows: its length.
-///
-/// # Errors
-/// Those of the system.
-pub fn allocated(file: &File) -> io::Result<u64> {
-    /// The unit of the system's number, whatever the file system.
-    const UNIT_BYTES: u64 = 512;
-    Ok(MetadataExt::blocks(&file.metadata()?).saturating_mul(UNIT_BYTES))
 }
 
 /// Lets the system forget what it has in memory of a file. Does nothing on systems other than Linux.

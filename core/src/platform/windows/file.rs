@@ -110,10 +110,6 @@ pub fn allocate(_: &File, _bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-pub fn allocated(file: &File) -> io::Result<u64> {
-    Ok(file.metadata()?.len())
-}
-
 pub fn drop_cache(_: &File) -> io::Result<()> {
     Ok(())
 }

@@ -16,7 +16,7 @@ pub enum Refusal {
     TooManyLeaves,
     /// The client may not read the key.
     NotReadable,
-    /// The disk has no room, or cannot be written.
+    /// The change could not be committed.
     NotPersisted,
     /// A text of another version, one line.
     Other(String),

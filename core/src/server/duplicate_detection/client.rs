@@ -196,6 +196,7 @@ pub(super) struct RecordedResponse {
     pub(super) fingerprint: Fingerprint,
     pub(super) response: Response,
     pub(super) until_ms: u64,
+    pub(super) sequence: u64,
     /// The connection of the last delivery, and its number on it.
     pub(super) connection: ConnectionId,
     pub(super) number: u64,
@@ -348,7 +349,7 @@ impl Client {
         self.first = number.wrapping_add(1);
         self.settled = self.settled.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(oldest.cost());
-        // After it has expired the request may have been handled once more: then the later response is found.
+        // After a rollback the request may have been handled once more: then the later response is found.
         let place = self.index.find_entry(oldest.fingerprint.0, |of| *of == number);
         let is_found = place.map(|place| place.remove()).is_ok();
         self.release_places();

@@ -97,11 +97,11 @@ pub enum Event {
         /// The owner that holds the most, and so loses the next ones.
         owner: Arc<str>,
     },
-    /// The disk has no room, or cannot be written since the start: what needs it is refused until it has.
+    /// A write to the disk has failed: requests that must be persisted are refused until it works again.
     NotPersisted {
         reason: String,
     },
-    /// The disk has room again.
+    /// Writes to the disk work again.
     PersistedAgain,
     /// A snapshot could not be written: the log grows until one is.
     SnapshotFailed {
@@ -244,6 +244,7 @@ impl Event {
                     write!(out, "most of this memory is held by {}", Shown(owner))
                 })
             }
+            // On a disk that is nearly full, each change that is too large causes both events.
             Self::NotPersisted { reason } => {
                 let row = failure("not-persisted").about(PERSISTENT_WRITES).text("reason", reason);
                 row.line(move |out| {

@@ -16,11 +16,6 @@ use crate::ledger::Record;
 use crate::protocol::ConnectionId;
 use crate::server::event::exchange::ExchangeEvent;
 
-/// What the rows of one change take besides its key and value, at most.
-const ROWS_BYTES: u64 = 8 * 1024;
-/// The same for the first change after a start, which may begin a term of the root and the use of other rules.
-pub const FIRST_ROWS_BYTES: u64 = 256 * 1024;
-
 /// Random numbers of a start.
 #[derive(Clone, Copy, Debug)]
 pub struct Seeds {
@@ -47,8 +42,6 @@ pub struct Participant {
     events: Vec<ExchangeEvent>,
     /// The position in the store at which a walk through its keys goes on.
     walk: u32,
-    /// The room on the disk that the next key of the walk needs.
-    pub room_needed: u64,
 }
 
 /// The connection of a link.
@@ -115,7 +108,6 @@ impl Participant {
             links: HashMap::new(),
             events: Vec::new(),
             walk: 0,
-            room_needed: 0,
         };
         Ok((participant, first_rows))
     }
@@ -143,12 +135,6 @@ impl Participant {
         self.exchange.poll_timeout().map(|at_ms| at_ms.saturating_sub(self.origin_ms))
     }
 
-    /// Returns what the rows of a change take besides its key and value, at most.
-    #[must_use]
-    pub fn rows_bytes_max(&self) -> u64 {
-        if self.step == 0 { FIRST_ROWS_BYTES } else { ROWS_BYTES }
-    }
-
     /// Notes what a step changes of links and of the walk.
     pub fn note(&mut self, effects: &Effects) {
         self.note_ended(&effects.events);
@@ -171,6 +157,13 @@ impl Participant {
     /// Handles the commit of the rows that were taken.
     pub fn handle_committed(&mut self) {
         self.exchange.handle_saved(self.taken);
+    }
+
+    /// Handles a failed commit, after all uncommitted rows have been put back.
+    pub fn handle_commit_failure(&mut self, are_rules_back: bool) -> Effects {
+        // The walk has to find the keys again whose rows are put back.
+        (self.walk, self.taken) = (0, 0);
+        self.exchange.handle_commit_failed(are_rules_back)
     }
 
     /// At the root: whether a frame from a connection counts. HELLO does from any, because the exchange checks who sends it;

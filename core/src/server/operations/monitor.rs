@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use crate::broker::Broker;
 use crate::clock;
-use crate::protocol::ErrorReply;
 use crate::server::cluster::{Role, Status};
 use crate::server::identity::Identities;
 use crate::server::metrics::{BUCKETS, Metrics, quantile_us};
@@ -175,11 +174,12 @@ impl ServerMonitor {
             Some("etcd is unavailable")
         } else if self.metrics().is_broker_lost() {
             Some("the connection with the broker is lost")
+        } else if self.service.statistics().disk.is_some_and(|disk| disk.is_short_of_room) {
+            Some("the disk is full: keys can only be deleted")
+        } else if self.metrics().has_disk_failed() {
+            Some("the disk has failed: no write is accepted")
         } else {
-            self.service.statistics().disk.and_then(|disk| disk.lack).map(|lack| match lack {
-                ErrorReply::DiskFull => "the disk is full: keys can only be deleted",
-                _ => "the disk cannot be written: no write is accepted",
-            })
+            None
         }
     }
 
@@ -276,6 +276,7 @@ mod tests {
     use crate::broker::{self, Hooks, Settings};
     use crate::protocol::reply::Outcome;
     use crate::server::cluster::ClusterEvent;
+    use crate::server::event::Event;
     use crate::server::event::external::ExternalEvent;
     use crate::server::metrics::Verb;
     use crate::server::service::StoreSettings;
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_healthy_while_it_serves() {
+    fn a_server_is_healthy_while_it_serves_and_its_disk_works() {
         let monitor = monitor();
         assert_eq!(monitor.unavailable_reason(), Some("starting"));
         assert_eq!(monitor.not_ready_reason(), Some("starting"));
@@ -295,6 +296,9 @@ mod tests {
         assert_eq!((monitor.unavailable_reason(), monitor.not_ready_reason()), (None, None));
         monitor.metrics().count_event(&broker::Event::AcceptFailed { reason: String::new() }.into());
         assert_eq!(monitor.unavailable_reason(), None);
+        monitor.metrics().count_event(&Event::NotPersisted { reason: String::new() });
+        assert!(monitor.unavailable_reason().unwrap().starts_with("the disk has failed"));
+        monitor.metrics().count_event(&Event::PersistedAgain);
         let target = "broker:1883".to_owned();
         let lost = ExternalEvent::Lost { target: target.clone(), reason: String::new() };
         monitor.metrics().count_event(&lost.into());

@@ -19,8 +19,9 @@ use self::query::Query;
 use super::monitor::{Quantiles, Rates, ServerMonitor, TRENDS_SPAN, Trend};
 use crate::broker::Statistics;
 use crate::clock;
+use crate::ledger::RESERVE_BYTES;
+use crate::protocol::Key;
 use crate::protocol::reply::Outcome;
-use crate::protocol::{ErrorReply, Key};
 use crate::server::metrics::{Histogram, Verb};
 use crate::server::service::ServiceStatistics;
 
@@ -229,12 +230,11 @@ fn numbers(monitor: &ServerMonitor, statistics: &Statistics, service: &ServiceSt
             ],
         ),
     ];
-    if let Some(disk) = &service.disk {
+    if let Some(disk) = service.disk {
         let (p50, p99) = quantiles(&monitor.metrics().commits);
-        let room = match &disk.lack {
-            Some(ErrorReply::DiskFull) => "<span class=\"bad\">for deletions only</span>",
-            Some(_) => "<span class=\"bad\">none: it cannot be written</span>",
-            None => "yes",
+        let reserve = match disk.is_short_of_room {
+            true => format!("<span class=\"bad\">no room for {}</span>", text::bytes(RESERVE_BYTES)),
+            false => format!("up to {}", text::bytes(RESERVE_BYTES)),
         };
         shown.push((
             "Disk",
@@ -243,7 +243,7 @@ fn numbers(monitor: &ServerMonitor, statistics: &Statistics, service: &ServiceSt
                 ("Commits", text::count(monitor.metrics().commits.count())),
                 ("Commit, p50", p50),
                 ("Commit, p99", p99),
-                ("Room", room.to_owned()),
+                ("Reserve", reserve),
             ],
         ));
     }

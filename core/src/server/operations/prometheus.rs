@@ -7,7 +7,7 @@ mod exposition;
 use self::exposition::Text;
 use super::monitor::ServerMonitor;
 use crate::broker::MemoryKind;
-use crate::protocol::ErrorReply;
+use crate::ledger::RESERVE_BYTES;
 use crate::server::metrics::Verb;
 
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -95,20 +95,25 @@ pub async fn text(monitor: &ServerMonitor) -> String {
         "Replies that were forgotten for lack of memory although their writes may be delivered again.",
         service.recorded_forgotten,
     );
-    let lack = service.disk.as_ref().and_then(|disk| disk.lack.as_ref());
-    let has_failed = u8::from(lack.is_some());
+    let has_failed = u8::from(metrics.has_disk_failed());
     text.one("mqkv_disk_failed", "gauge", "1 if changes cannot be persisted, otherwise 0.", has_failed);
-    if service.disk.is_some() {
+    if let Some(disk) = service.disk {
         text.one(
             "mqkv_disk_short_of_room",
             "gauge",
-            "1 if persistent writes other than deletions are refused for lack of disk space, otherwise 0.",
-            u8::from(lack == Some(&ErrorReply::DiskFull)),
+            "1 if persistent writes are refused for lack of disk space, all but deletions or long ones, otherwise 0.",
+            u8::from(disk.lacks_room),
+        );
+        text.one(
+            "mqkv_disk_reserve_max_bytes",
+            "gauge",
+            "Disk space that is reserved for deletions once the store has that size.",
+            RESERVE_BYTES,
         );
         text.one(
             "mqkv_snapshots_failed_total",
             "counter",
-            "Snapshots that failed; the log grows until one succeeds.",
+            "Snapshots that failed for another reason than lack of room; the log grows until one succeeds.",
             metrics.snapshots_failed.get(),
         );
     }

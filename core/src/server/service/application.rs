@@ -11,12 +11,12 @@ use super::cluster_state::CLUSTER_VALUE_BYTES_MAX;
 use super::commit_thread;
 use super::scan::RunningScan;
 use super::settings::{Persistence, StoreSettings};
-use super::shared::{LedgerEnd, Shared};
-use super::state::{Handled, State, records_bytes_max};
+use super::shared::Shared;
+use super::state::{Handled, State};
 use super::tombstones::Tombstones;
 use crate::broker::{self, Application, Broker, Peer, SYS, Verdict};
 use crate::exchange::fingerprint::PreparedHashes;
-use crate::ledger::{FileLedger, LedgerKind, Policy, Seeding, StorageError};
+use crate::ledger::{FileLedger, LedgerKind, Seeding, StorageError};
 use crate::mqtt::ReasonCode;
 use crate::protocol::message::{DETAILS, FENCE, PERSIST, PREFIX, Qos, TIMESTAMP};
 use crate::protocol::{ConnectionId, Key, Message, Request, Timestamp, UserProperties, exchange, topic};
@@ -26,7 +26,7 @@ use crate::server::event::Event;
 use crate::server::event::EventSink;
 use crate::server::exchange::membership::Membership;
 use crate::server::exchange::opening;
-use crate::server::exchange::participant::{FIRST_ROWS_BYTES, Seeds};
+use crate::server::exchange::participant::Seeds;
 use crate::server::metrics::{Metrics, Verb};
 use crate::store::{Limits, Now, Store, StoreRequest, WatchOptions};
 use crate::{clock, random};
@@ -38,6 +38,8 @@ pub struct Service {
     watch_permissions: Mutex<HashMap<ConnectionId, Arc<ClientPermissions>>>,
     /// The rules for the registrations of clients without a connection, in a cluster behind a broker.
     pub(super) registration_rules: OnceLock<Arc<Authorizer>>,
+    /// The storage until [`Service::start_background_tasks`].
+    pub(super) storage: Mutex<Option<FileLedger>>,
     seeding: Mutex<Option<Seeding>>,
     /// Whether all keys are persistent, whatever their SET asks for.
     persists_all: bool,
@@ -61,8 +63,7 @@ impl Service {
             Persistence::Custom(directory) => (false, Some(directory)),
             Persistence::All(directory) => (true, Some(directory)),
         };
-        let policy = if settings.ends_soon { Policy::of_one_command() } else { Policy::default() };
-        let storage = directory.map(|directory| FileLedger::open(directory, policy)).transpose()?;
+        let storage = directory.map(|directory| FileLedger::open(directory)).transpose()?;
         let seeding =
             storage.as_ref().map(|storage| storage.seeding(settings.has_seed)).transpose()?.flatten();
         let seeds = Seeds { store: random::u64(), run: random::u64(), stream: random::u64() };
@@ -100,13 +101,12 @@ impl Service {
         state.set_life(seeds.run);
         if let Some(storage) = &mut storage {
             state.exchange = opening::open(storage, settings.exchange.as_ref(), seeds, now)?.map(Box::new);
-            commit_thread::commit_first_ceiling(storage, &mut state, now)?;
-            state.set_room(storage, now).into_iter().for_each(|event| events(event));
+            commit_thread::commit_first_ceiling(storage, &mut state, now);
         }
         let membership = settings.exchange.as_ref().map(|settings| Membership::new(settings, seeds.run));
-        let shared = Arc::new(Shared::new(state, storage, events, reading));
+        let shared = Arc::new(Shared::new(state, events, reading));
         let service = Self::assemble(persists_all, shared, metrics);
-        Ok(Arc::new(Self { membership, ..service }))
+        Ok(Arc::new(Self { storage: Mutex::new(storage), membership, ..service }))
     }
 
     /// Returns the store of an instance of a cluster, which follows. All keys are persistent, whatever the settings have.
@@ -120,7 +120,7 @@ impl Service {
         let value_bytes_max = settings.limits.value_bytes_max.min(CLUSTER_VALUE_BYTES_MAX);
         let limits = Limits { value_bytes_max, ..settings.limits };
         let state = State::new(Store::new(limits), LedgerKind::Etcd, has_registrations, false);
-        let shared = Arc::new(Shared::new(state, None, events, clock::now()));
+        let shared = Arc::new(Shared::new(state, events, clock::now()));
         Arc::new(Self::assemble(true, shared, metrics))
     }
 
@@ -129,6 +129,7 @@ impl Service {
             shared,
             watch_permissions: Mutex::default(),
             registration_rules: OnceLock::new(),
+            storage: Mutex::default(),
             seeding: Mutex::default(),
             persists_all,
             metrics,
@@ -145,18 +146,9 @@ impl Service {
         &self,
         publisher: impl Publisher + Clone + 'static,
     ) -> std::io::Result<BackgroundTasks> {
-        BackgroundTasks::start(Arc::clone(&self.shared), self.membership.clone(), publisher)
-    }
-
-    /// Waits until the ledger has ended, because a commit has failed: nothing is answered any more. Cancel safe.
-    pub(in crate::server) fn ended(&self) -> impl Future<Output = Arc<LedgerEnd>> + use<> {
-        let mut ended = self.shared.ended.subscribe();
-        async move {
-            match ended.wait_for(Option::is_some).await.ok().and_then(|end| end.clone()) {
-                Some(end) => end,
-                None => std::future::pending().await,
-            }
-        }
+        let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let membership = self.membership.clone();
+        BackgroundTasks::start(Arc::clone(&self.shared), storage, membership, publisher)
     }
 
     #[must_use]
@@ -329,12 +321,7 @@ impl Service {
         {
             self.watch_permissions().insert(request.connection, permissions);
         }
-        let bytes = records_bytes_max(&request, self.membership.as_ref().map(|_| FIRST_ROWS_BYTES));
-        let mut state = match verb {
-            Verb::Set => self.shared.lock_with_room(bytes),
-            Verb::Del | Verb::VDel => self.shared.lock_with_room_to_delete(bytes),
-            _ => self.shared.lock(),
-        };
+        let mut state = self.shared.lock();
         // The permissions are read under the lock: otherwise a reload could revoke the watches between the check and
         // the start of a watch, which would then outlive its rule.
         request.permissions = ClientPermissions::key_permissions_of(from);

@@ -5,9 +5,10 @@ use std::{fmt, io, thread};
 
 use tokio::task::JoinHandle;
 
-use super::shared::Shared;
+use super::shared::{Committer, Shared};
 use super::uplink_node::LeafNode;
 use super::{commit_thread, exchange_task, expiry_task};
+use crate::ledger::FileLedger;
 use crate::server::delivery::Publisher;
 use crate::server::exchange::membership::Membership;
 use crate::server::exchange::uplink::Uplink;
@@ -29,13 +30,12 @@ impl BackgroundTasks {
     /// The system cannot start a thread.
     pub(super) fn start(
         shared: Arc<Shared>,
+        storage: Option<FileLedger>,
         membership: Option<Membership>,
         publisher: impl Publisher + Clone + 'static,
     ) -> io::Result<Self> {
-        let has_ledger = shared.committer().as_mut().map(|committer| {
-            committer.publisher = Some(Box::new(publisher.clone()));
-        });
-        let commit_thread = has_ledger.map(|()| {
+        let commit_thread = storage.map(|storage| {
+            *shared.committer() = Some(Committer { storage, publisher: Box::new(publisher.clone()) });
             let shared = Arc::clone(&shared);
             // A thread, not a task: it waits for the disk most of the time.
             let thread = thread::Builder::new().name("commit".to_owned());

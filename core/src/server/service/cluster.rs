@@ -18,7 +18,7 @@ use crate::store::{Now, Store, StoreRequest, Version, Watcher};
 impl State {
     /// Whether requests are ignored at present, with the reason if there is one to report.
     pub(super) fn ignored_for(&self) -> Option<Option<&'static str>> {
-        if !self.cluster.is_serving || self.has_ended {
+        if !self.cluster.is_serving {
             return Some(None);
         }
         // Elsewhere an error is the answer. With etcd, that would have to wait, too.
@@ -51,7 +51,7 @@ impl State {
                 outcome: response.outcome(),
                 until_ms: now.monotonic_ms.saturating_add(lifetime_ms(identity.expiry_s)),
             };
-            self.commit_queue.add_record(Record::Response(record));
+            self.commit_queue.add_record(None, Record::Response(record));
         }
     }
 
@@ -67,7 +67,8 @@ impl State {
         if self.cluster.has_registrations {
             self.record_response(&from.client_id, identity, response, now);
             let WriteIdentity { fingerprint, expiry_s } = identity;
-            self.duplicates.record(from, fingerprint, response.clone(), expiry_s, now.monotonic_ms);
+            let sequence = self.commit_queue.sequence();
+            self.duplicates.record(from, fingerprint, response.clone(), expiry_s, now.monotonic_ms, sequence);
         }
     }
 
@@ -84,7 +85,7 @@ impl State {
             return Ok(None);
         }
         let is_registered = self.store.watching_client(key, request.connection).is_some();
-        if self.commit_queue.lack().is_some() && !stop && !is_registered {
+        if self.commit_queue.is_short_of_room() && !stop && !is_registered {
             return Err(ErrorReply::QuotaExceeded);
         }
         let client_id = Arc::clone(&request.client_id);
@@ -97,7 +98,7 @@ impl State {
         let is_registered = self.store.watching_client(&before.key, connection).is_some();
         if is_registered != before.is_registered {
             let after = RegistrationRecord { is_registered, ..before.clone() };
-            self.commit_queue.add_record(Record::Registration(after));
+            self.commit_queue.add_record(None, Record::Registration(after));
         }
     }
 
@@ -113,7 +114,7 @@ impl State {
             if let Some(client_id) = client_id.filter(|_| has_registrations) {
                 let ended = RegistrationRecord { key: key.clone(), client_id, is_registered: false };
                 self.commit_queue.begin_step();
-                self.commit_queue.add_record(Record::Registration(ended));
+                self.commit_queue.add_record(None, Record::Registration(ended));
             }
         }
     }

@@ -10,9 +10,8 @@ use super::application::Service;
 use super::cluster_state::ClusterSignals;
 use crate::broker::{Peer, Principal};
 use crate::ledger::etcd::CLUSTER_KEY_BYTES;
-use crate::ledger::room::Room;
 use crate::ledger::{Group, Record, RegistrationRecord};
-use crate::protocol::{ConnectionId, ErrorReply, Key};
+use crate::protocol::{ConnectionId, Key};
 use crate::server::authorization::{Authorizer, ClientPermissions};
 use crate::server::cluster::Effect;
 use crate::server::cluster::event::ClusterEvent;
@@ -47,10 +46,7 @@ impl Service {
                 self.serve_cluster(epoch, floor, greatest, wall_ms);
             }
             Effect::Committed { sequence } => self.handle_cluster_commit(sequence, publisher),
-            Effect::ShortOfSpace(is_short) => {
-                let lack = is_short.then_some(ErrorReply::QuotaExceeded);
-                self.shared.lock().commit_queue.set_room(Room { lack, ..Room::default() });
-            }
+            Effect::ShortOfSpace(is_short) => self.shared.lock().commit_queue.set_short_of_room(is_short),
             Effect::Report(event) => return Some(event),
         }
         None

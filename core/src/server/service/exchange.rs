@@ -10,8 +10,7 @@ use crate::exchange::leaf::ChangeError;
 use crate::exchange::names::Name;
 use crate::exchange::row::RowChange;
 use crate::exchange::{self, Exchange};
-use crate::ledger::Record;
-use crate::ledger::room::key_bytes;
+use crate::ledger::{CommitQueue, KeyRecord, Record, Undo};
 use crate::protocol::message::PENDING;
 use crate::protocol::{Condition, ErrorReply, Key, Request, UserProperties};
 use crate::server::delivery::Publisher;
@@ -23,22 +22,17 @@ use crate::store::{Change, Now, Store, StoreRequest, StoreResponse};
 /// The most keys of the store that one step of a walk looks at, because requests wait meanwhile.
 const KEYS_PER_STEP: usize = 256;
 
-/// The room on the disk with which a step of the exchange begins that takes no values: some hundred rows.
-pub(super) const READY_BYTES: u64 = 256 * 1024;
-/// How much longer the records of a frame are than the frame, at most.
-const RECORDS_PER_FRAME: u64 = 8;
-
-/// Returns the room that what a frame changes takes, at most.
-pub(super) fn frame_bytes_max(payload: &Bytes) -> u64 {
-    (payload.len() as u64).saturating_mul(RECORDS_PER_FRAME).saturating_add(READY_BYTES)
-}
-
 /// The values of the store, as the exchange reads them.
 struct StoreValues<'a> {
     store: &'a Store,
     now: Now,
-    /// Whether the disk has room for values.
-    may_grow: bool,
+    is_short_of_room: bool,
+}
+
+impl<'a> StoreValues<'a> {
+    fn new(store: &'a Store, queue: &CommitQueue<WaitingAnswer>, now: Now) -> Self {
+        Self { store, now, is_short_of_room: queue.is_short_of_room() }
+    }
 }
 
 impl Values for StoreValues<'_> {
@@ -47,7 +41,7 @@ impl Values for StoreValues<'_> {
     }
 
     fn has_room(&self, key: &Key, content: &Content) -> bool {
-        self.may_grow && self.store.has_room_for(key, &content.value)
+        !self.is_short_of_room && self.store.has_room_for(key, &content.value)
     }
 }
 
@@ -155,12 +149,22 @@ impl State {
         now: Now,
     ) -> FrameOutcome {
         self.commit_queue.begin_step();
-        if self.is_exchange_full() || !self.commit_queue.has_room_for(READY_BYTES, false) {
-            return FrameOutcome::Busy;
-        }
-        let may_grow = self.commit_queue.has_room_for(frame_bytes_max(payload), true);
+        let (is_full, has_failed) = (self.is_exchange_full(), self.commit_queue.has_failed());
         let Some(participant) = &mut self.exchange else { return FrameOutcome::Handled };
-        let values = StoreValues { store: &self.store, now, may_grow };
+        match peer {
+            // Leaves repeat what is not acknowledged once the disk works again.
+            exchange::LinkPeer::Leaf(..) if has_failed => {
+                let effects = participant.exchange.handle_frame_unsaved(peer, payload);
+                if let Some(from) = from {
+                    participant.note_routes(&effects, from.connection);
+                }
+                self.apply(publisher, effects, now);
+                return FrameOutcome::Handled;
+            }
+            _ if is_full || has_failed => return FrameOutcome::Busy,
+            _ => {}
+        }
+        let values = StoreValues::new(&self.store, &self.commit_queue, now);
         if let (exchange::LinkPeer::Leaf(leaf, _), Some(from)) = (peer, from)
             && !participant.accepts(from.connection, leaf, payload)
         {
@@ -194,9 +198,8 @@ impl State {
         now: Now,
         call: impl FnOnce(&mut Exchange, u64, &dyn Values) -> (T, Effects),
     ) -> Option<T> {
-        let may_grow = self.commit_queue.has_room_for(READY_BYTES, true);
         let participant = self.exchange.as_mut()?;
-        let values = StoreValues { store: &self.store, now, may_grow };
+        let values = StoreValues::new(&self.store, &self.commit_queue, now);
         let now_ms = participant.now_ms(now.monotonic_ms);
         let (result, effects) = call(&mut participant.exchange, now_ms, &values);
         self.apply(publisher, effects, now);
@@ -209,8 +212,10 @@ impl State {
         let Some(participant) = &mut self.exchange else { return };
         participant.note(&effects);
         let Effects { step, rows, values, events } = effects;
-        for RowChange { id, after, .. } in rows {
-            self.commit_queue.add_record(Record::Exchange(id, after.map(Box::new)));
+        for RowChange { id, before, after } in rows {
+            let before = Record::Exchange(id.clone(), before.map(Box::new));
+            let after = Record::Exchange(id, after.map(Box::new));
+            self.commit_queue.add_record(Some(Undo::Restore(before)), after);
         }
         if step == 0 {
             participant.report(events);
@@ -218,16 +223,26 @@ impl State {
             self.answer(publisher, WaitingAnswer::Events(events));
         }
         for value in values {
+            let before = KeyRecord::new(value.key.clone(), self.read(&value.key, now));
             let content = value.content.map(|Content { value, ttl_ms }| (value, ttl_ms));
             let StoreResponse { expired, change, .. } = self.store.apply(value.key, content, now);
             // The exchange has taken the key's new state already.
             if let Some(expired) = expired {
-                self.send_change(publisher, expired);
+                self.send_change(publisher, expired, None);
             }
             if let Some(change) = change {
-                self.send_change(publisher, change);
+                self.send_change(publisher, change, Some(before));
             }
         }
+    }
+
+    /// Handles that the rows of a failed commit are back.
+    pub(super) fn handle_rows_restored(&mut self, publisher: &dyn Publisher, are_rules_back: bool, now: Now) {
+        let Some(participant) = &mut self.exchange else { return };
+        let effects = participant.handle_commit_failure(are_rules_back);
+        debug_assert!(effects.values.is_empty(), "the end of links changes no values");
+        self.commit_queue.begin_step();
+        self.apply(publisher, effects, now);
     }
 
     /// Takes a part of the store's keys into the exchange. Returns whether there are more.
@@ -239,19 +254,9 @@ impl State {
             if !self.takes_part(&key) {
                 continue;
             }
-            let value = self.store.read(&key).map_or(0, |(_, stored)| stored.value.len());
-            let needed = key_bytes(&key, value, 0).saturating_mul(2).saturating_add(READY_BYTES);
-            if !self.commit_queue.has_room_for(needed, true) {
-                // Goes on here when there is room.
-                if let Some(participant) = &mut self.exchange {
-                    participant.room_needed = needed;
-                    let _ = participant.set_walk(Some(from));
-                }
-                return self.commit_queue.lack().is_none();
-            }
             self.commit_queue.begin_step();
             if let Some(change) = self.store.persist(&key) {
-                self.send_change(publisher, change);
+                self.send_change(publisher, change, None);
             }
             self.call_exchange(publisher, now, |exchange, now_ms, values| match values.content(&key) {
                 Some(content) => ((), exchange.handle_found(&key, &content, now_ms, values)),
@@ -259,7 +264,6 @@ impl State {
             });
         }
         if let Some(participant) = &mut self.exchange {
-            participant.room_needed = 0;
             let effects = participant.set_walk(next);
             self.commit_queue.begin_step();
             self.apply(publisher, effects, now);
@@ -286,7 +290,7 @@ impl State {
 
     /// Whether a frame of a leaf would be put off: a look that costs no digests.
     pub(super) fn must_leaf_frames_wait(&self) -> bool {
-        !self.is_exchange_ready()
+        self.is_exchange_full() && !self.commit_queue.has_failed()
     }
 
     /// Whether commits must take what waits for them before more is taken from other nodes.
@@ -295,8 +299,8 @@ impl State {
     }
 
     /// Whether changes of the exchange can be committed.
-    pub(super) fn is_exchange_ready(&self) -> bool {
-        !self.is_exchange_full() && self.commit_queue.has_room_for(READY_BYTES, false)
+    fn is_exchange_ready(&self) -> bool {
+        !self.commit_queue.has_failed() && !self.is_exchange_full()
     }
 
     /// Whether a commit lets the exchange go on: frames or a walk may wait for room in the queue.
@@ -308,7 +312,7 @@ impl State {
     /// Returns the next frame, and the connection that it is for at the root.
     pub(super) fn poll_frame(&mut self, now: Now) -> Option<(Bytes, Option<Route>)> {
         let participant = self.exchange.as_mut()?;
-        let values = StoreValues { store: &self.store, now, may_grow: true };
+        let values = StoreValues::new(&self.store, &self.commit_queue, now);
         let (outgoing, route) = participant.poll_outgoing(now.monotonic_ms, &values)?;
         Some((outgoing.payload, route))
     }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::application::Service;
-use super::exchange::frame_bytes_max;
 use super::exchange_inspection::{NodeReport, report_step};
 use super::shared::Shared;
 use super::state::State;
@@ -30,8 +29,6 @@ use crate::server::exchange::settings::RootFile;
 use crate::server::exchange::uplink::FrameOutcome;
 use crate::server::metrics::Metrics;
 
-/// What the rows of an operator's request take, at most: all of a leaf, or the rules.
-const COMMAND_BYTES: u64 = 1024 * 1024;
 /// The time between two attempts to handle a frame that waits for commits.
 const FRAME_PAUSE: Duration = Duration::from_millis(5);
 
@@ -41,6 +38,8 @@ struct RunningStatus {
     metrics: Arc<Metrics>,
     /// The answer so far, and where it goes.
     reply: Option<(RootReport, ReplyTo)>,
+    /// Number of failed commits at the start: a failed one undoes what the answer may show.
+    failures: u64,
 }
 
 /// A frame that waits until the commit queue has drained.
@@ -64,10 +63,7 @@ impl Service {
             return Err(format!("the file is now the one of {node} of the exchange {exchange}"));
         }
         let now = self.shared.now();
-        let mut state = self.shared.lock_with_room(COMMAND_BYTES);
-        if !state.commit_queue.has_room_for(COMMAND_BYTES, false) {
-            return Err("the disk has no room for the rules".to_owned());
-        }
+        let mut state = self.shared.lock();
         state.with_exchange(publisher, now, |exchange, _, _| match exchange {
             Exchange::Root(root) => {
                 root.set_admit(admit);
@@ -142,14 +138,11 @@ impl Service {
             _ => None,
         };
         let now = self.shared.now();
-        let mut state = self.shared.lock_with_room(COMMAND_BYTES);
-        if state.has_ended {
-            return Verdict::Consumed;
-        }
-        let lacks_room = state.exchange.is_some() && !state.commit_queue.has_room_for(COMMAND_BYTES, false);
+        let mut state = self.shared.lock();
+        let has_failed = state.exchange.is_some() && state.commit_queue.has_failed();
         let answer = match command {
             None => Some(Ok(Answer::Refused(Refusal::UnknownCommand))),
-            Some(command) if command.changes() && lacks_room => {
+            Some(command) if command.changes() && has_failed => {
                 Some(Ok(Answer::Refused(Refusal::NotPersisted)))
             }
             Some(command) => state.with_exchange(publisher, now, |exchange, now_ms, values| {
@@ -181,8 +174,8 @@ impl Service {
         match answer {
             Ok(Answer::Root(report)) if report.leaves.len() == LEAVES_PER_STEP_MAX => {
                 let (shared, metrics) = (Arc::clone(&self.shared), Arc::clone(self.metrics()));
-                let reply = Some((report, reply_to));
-                return Verdict::Continue(Box::new(RunningStatus { shared, metrics, reply }));
+                let (reply, failures) = (Some((report, reply_to)), state.commit_queue.failures());
+                return Verdict::Continue(Box::new(RunningStatus { shared, metrics, reply, failures }));
             }
             answer => state.send_to_operator(publisher, reply_to, answer),
         }
@@ -233,9 +226,9 @@ impl RunningStatus {
             return false;
         }
         let mut state = self.shared.lock();
-        if !state.has_ended {
-            state.send_to_operator(publisher, reply_to, Ok(Answer::Root(report)));
-        }
+        let has_failed = state.commit_queue.failures() != self.failures;
+        let answer = if has_failed { Err(ErrorReply::NotPersisted) } else { Ok(Answer::Root(report)) };
+        state.send_to_operator(publisher, reply_to, answer);
         true
     }
 }
@@ -262,7 +255,7 @@ impl WaitingFrame {
         let principal = Bytes::from(self.from.principal.identity());
         let _hashes = prepared_hashes(&self.payload);
         let now = self.shared.now();
-        let mut state = self.shared.lock_with_room(frame_bytes_max(&self.payload));
+        let mut state = self.shared.lock();
         let leaf = (&self.leaf, &principal);
         let outcome = state.handle_leaf_frame(publisher, &self.from, leaf, &self.payload, now);
         self.shared.wake_commit_thread(&mut state);

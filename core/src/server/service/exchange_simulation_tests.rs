@@ -1,6 +1,5 @@
-//! Simulation of an exchange on simulated disks: a root and its leaves write, lose links, frames, power and backups, and
-//! their syncs fail. A full disk refuses changes and fails no commit. In the end all nodes have the same keys, and each
-//! acknowledged change of a leaf has a decision.
+//! Simulation of an exchange on simulated disks: a root and its leaves write, lose links, frames, power and backups. In
+//! the end all nodes have the same keys, and each acknowledged change of a leaf has a decision.
 
 mod checks;
 mod decision;
@@ -48,6 +47,18 @@ fn one_seed_leaves_all_nodes_with_the_same_keys() {
     world.run().unwrap_or_else(|error| panic!("seed {seed}, step {}: {error}", world.step));
 }
 
+/// A seed that has failed.
+#[test]
+fn a_settled_change_that_a_restored_root_accepts_again_is_shown_again() {
+    World::new(51_556, None).run().unwrap();
+}
+
+/// A seed that has failed.
+#[test]
+fn a_restored_leaf_without_the_change_that_had_no_room_is_not_blocked() {
+    World::new(84_531, None).run().unwrap();
+}
+
 /// Returns whether a check finds a mistake within some seeds: its error contains a text.
 fn detects(mistake: Mistake, error: &str) -> bool {
     const SEEDS: u64 = 20;
@@ -61,6 +72,11 @@ fn detects(mistake: Mistake, error: &str) -> bool {
 #[test]
 fn frames_that_are_sent_before_the_commit_are_detected() {
     assert!(detects(Mistake::SendsBeforeCommit, ""));
+}
+
+#[test]
+fn rows_that_are_not_rolled_back_after_a_failed_commit_are_detected() {
+    assert!(detects(Mistake::KeepsRowsOfFailedCommits, ""));
 }
 
 #[test]

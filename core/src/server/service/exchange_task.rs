@@ -5,7 +5,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::task::yield_now;
 
-use super::exchange::READY_BYTES;
 use super::shared::Shared;
 use crate::clock;
 use crate::exchange::effects::Event;
@@ -65,8 +64,7 @@ fn step(
     upkeep_ms: &mut u64,
 ) -> StepOutcome {
     let now = shared.now();
-    let needed = shared.lock().exchange.as_ref().map_or(0, |participant| participant.room_needed);
-    let mut state = shared.lock_with_room(needed.max(READY_BYTES));
+    let mut state = shared.lock();
     if state.exchange_due_ms() <= now.monotonic_ms || *upkeep_ms <= now.monotonic_ms {
         *upkeep_ms = now.monotonic_ms.saturating_add(UPKEEP_INTERVAL_MS);
         state.handle_exchange_timeout(publisher, now);

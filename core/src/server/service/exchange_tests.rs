@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use super::exchange::{READY_BYTES, frame_bytes_max};
 use super::tests::{TestService, del, get, key, message, peer, set, set_with, value, watch};
 use super::*;
 use crate::broker::{Application, Verdict};
@@ -13,14 +12,11 @@ use crate::exchange::rules::tests::plant;
 use crate::ledger::file::simulated::SimulatedDisk;
 use crate::ledger::{FileLedger, Policy, Record, StorageError, StorageErrorKind};
 use crate::protocol::exchange::{Answer, Command, Lost, Refusal};
-use crate::protocol::message::PERSIST;
 use crate::protocol::{Condition, ErrorReply, Notification, Reply, Request, exchange::topic as topics};
 use crate::server::authorization::{Authorizer, ClientPermissions};
 use crate::server::exchange::participant::Seeds;
 use crate::server::exchange::settings::tests::leaf;
 use crate::server::exchange::settings::{ExchangeSettings, Role};
-use crate::server::exchange::uplink::FrameOutcome;
-use crate::store::Now;
 use crate::{clock, exchange};
 
 fn name(text: &str) -> Name {
@@ -30,6 +26,7 @@ fn name(text: &str) -> Name {
 /// A node whose commits are made by the test.
 struct Node {
     test: TestService,
+    storage: FileLedger,
     disk: SimulatedDisk,
     settings: StoreSettings,
 }
@@ -70,72 +67,52 @@ impl Node {
             clock::now(),
             Seeds { store: random(), run: random(), stream: random() },
         )?;
+        let storage = service.storage.lock().unwrap().take().unwrap();
         let test = TestService::of(service, events, None);
-        Ok(Self { test, disk, settings })
+        Ok(Self { test, storage, disk, settings })
     }
 
     /// Kills the process and starts it again.
     fn restart(self) -> Self {
-        let Self { test, disk, settings } = self;
-        drop(test);
+        let Self { storage, disk, settings, .. } = self;
+        drop(storage);
         Self::open(disk.after_kill(), settings).map_err(|error| error.to_string()).unwrap()
     }
 
     fn exchange(&mut self, call: impl FnOnce(&mut exchange::Exchange, u64) -> exchange::effects::Effects) {
         let now = self.test.service.shared.now();
-        let mut state = self.test.service.shared.lock_with_room(READY_BYTES);
+        let mut state = self.test.service.shared.lock();
         let call = |exchange: &mut exchange::Exchange, now_ms, _: &dyn exchange::effects::Values| {
             ((), call(exchange, now_ms))
         };
         state.with_exchange(&self.test.sent_messages, now, call).unwrap();
     }
 
-    /// Commits what waits; returns false if that failed: the ledger has ended.
+    /// Commits what waits; returns false if that failed.
     fn commit(&mut self) -> bool {
-        self.test.commit_to_disk().is_ok()
+        let now = self.test.service.shared.now();
+        let Some(group) = self.test.service.shared.lock().take_group(now) else { return true };
+        let shared = &self.test.service.shared;
+        commit_thread::commit(shared, &mut self.storage, group, now, &self.test.sent_messages)
+    }
+
+    fn recover(&mut self) {
+        let shared = &self.test.service.shared;
+        let publisher = &self.test.sent_messages;
+        commit_thread::try_recover(shared, &mut self.storage, publisher, shared.now()).unwrap();
     }
 
     /// Handles a request; returns its reply, after the commit.
     fn reply(&mut self, request: &Request) -> Reply {
         self.test.request(request);
-        assert!(self.commit());
+        self.commit();
         self.test.sent_messages.replies().pop().unwrap()
     }
 
-    /// Makes one step of a walk. Returns whether there are more.
-    fn step_walk(&self) -> bool {
-        let shared = &self.test.service.shared;
-        let needed = shared.lock().exchange.as_ref().map_or(0, |participant| participant.room_needed);
-        let mut state = shared.lock_with_room(needed.max(READY_BYTES));
-        state.walk(&self.test.sent_messages, shared.now())
-    }
-
     fn walk(&mut self) {
-        while self.step_walk() {}
-        assert!(self.commit());
-    }
-
-    /// Handles a frame of the root.
-    fn take_down(&mut self, payload: &bytes::Bytes) -> FrameOutcome {
-        let shared = &self.test.service.shared;
-        let mut state = shared.lock_with_room(frame_bytes_max(payload));
-        state.handle_root_frame(&self.test.sent_messages, payload, shared.now())
-    }
-
-    /// Handles a frame of the leaf.
-    fn take_up(&mut self, payload: &bytes::Bytes) -> Verdict {
-        self.test.send(crate::protocol::Message {
-            topic: topics::up("plant", "press-7").into(),
-            payload: payload.clone(),
-            ..Default::default()
-        })
-    }
-
-    /// Lets ten seconds pass for expiry. Returns when it goes on.
-    fn expire(&mut self) -> u64 {
         let now = self.test.service.shared.now();
-        let later = Now { monotonic_ms: now.monotonic_ms + 10_000, ..now };
-        self.test.service.shared.lock().expire(&self.test.sent_messages, later)
+        while self.test.service.shared.lock().walk(&self.test.sent_messages, now) {}
+        assert!(self.commit());
     }
 
     fn poll(&mut self) -> Option<bytes::Bytes> {
@@ -144,17 +121,20 @@ impl Node {
     }
 }
 
-fn connect(leaf: &mut Node) {
+/// Takes what must be committed after a failure.
+fn recovery_records(node: &Node) -> Vec<Record> {
+    let shared = &node.test.service.shared;
+    let group = shared.lock().recovery_group(shared.now());
+    group.records.into_iter().map(|(_, record)| record).collect()
+}
+
+/// Connects the leaf and carries frames until there are none.
+fn link(root: &mut Node, leaf: &mut Node) {
     leaf.exchange(|exchange, now_ms| {
         let exchange::Exchange::Leaf(leaf) = exchange else { panic!() };
         leaf.handle_connected(crate::random::u64(), now_ms);
         exchange::effects::Effects::default()
     });
-}
-
-/// Connects the leaf and carries frames until there are none.
-fn link(root: &mut Node, leaf: &mut Node) {
-    connect(leaf);
     carry(root, leaf);
 }
 
@@ -167,11 +147,18 @@ fn carry(root: &mut Node, leaf: &mut Node) {
             return;
         }
         if let Some(payload) = up {
-            assert!(matches!(root.take_up(&payload), Verdict::Consumed));
+            let topic = topics::up("plant", "press-7");
+            let verdict = root.test.send(crate::protocol::Message {
+                topic: topic.into(),
+                payload,
+                ..Default::default()
+            });
+            assert!(matches!(verdict, Verdict::Consumed));
             assert!(root.commit());
         }
         if let Some(payload) = down {
-            assert_eq!(leaf.take_down(&payload), FrameOutcome::Handled);
+            let now = leaf.test.service.shared.now();
+            leaf.test.service.shared.lock().handle_root_frame(&leaf.test.sent_messages, &payload, now);
             assert!(leaf.commit());
         }
     }
@@ -229,12 +216,20 @@ fn a_deletion_of_a_key_that_was_in_memory_only_is_answered_after_the_commit() {
     let (mut root, mut leaf) = (Node::root(), Node::leaf());
     assert_eq!(leaf.reply(&set("line/1", "in memory")), Reply::Done);
     // The rules arrive, and the key is not taken over yet.
-    connect(&mut leaf);
+    leaf.exchange(|exchange, now_ms| {
+        let exchange::Exchange::Leaf(leaf) = exchange else { panic!() };
+        leaf.handle_connected(1, now_ms);
+        exchange::effects::Effects::default()
+    });
     let hello = leaf.poll().unwrap();
-    root.take_up(&hello);
+    root.test.send(crate::protocol::Message {
+        topic: topics::up("plant", "press-7").into(),
+        payload: hello,
+        ..Default::default()
+    });
     assert!(root.commit());
-    let welcome = root.poll().unwrap();
-    assert_eq!(leaf.take_down(&welcome), FrameOutcome::Handled);
+    let (welcome, now) = (root.poll().unwrap(), leaf.test.service.shared.now());
+    leaf.test.service.shared.lock().handle_root_frame(&leaf.test.sent_messages, &welcome, now);
     assert!(leaf.commit());
     leaf.test.request(&del("line/1"));
     assert_eq!(leaf.test.sent_messages.replies(), []);
@@ -243,44 +238,26 @@ fn a_deletion_of_a_key_that_was_in_memory_only_is_answered_after_the_commit() {
 }
 
 #[test]
-fn an_expiry_and_its_row_are_in_one_step() {
+fn an_expiry_whose_commit_has_failed_is_on_disk_with_its_row() {
     let mut root = Node::root();
     assert_eq!(root.reply(&set_with("line/1", "short", None, 1_000)), Reply::Done);
-    root.expire();
     let shared = &root.test.service.shared;
-    let group = shared.lock().take_group(shared.now()).unwrap();
-    let is_value = |record: &Record| {
-        let Record::Key(record) = record else { return false };
-        record.key == key("line/1") && record.content.is_none()
-    };
+    let mut now = shared.now();
+    now.monotonic_ms += 2_000;
+    shared.lock().expire(&root.test.sent_messages, now);
+    root.disk.set_faults(|faults| faults.fails_next_sync = true);
+    assert!(!root.commit());
+    let records = recovery_records(&root);
+    assert!(
+        records.iter().any(|record| matches!(record, Record::Key(record) if record.content.is_none())),
+        "{records:?}"
+    );
     let is_tombstone = |record: &Record| {
         let Record::Exchange(RowId::Key(of), Some(row)) = record else { return false };
         matches!(&**row, Row::Record(row) if row.kind == exchange::row::RecordKind::Tombstone)
             && *of == key("line/1")
     };
-    let step_of = |is_it: &dyn Fn(&Record) -> bool| {
-        group.records.iter().find(|(_, record)| is_it(record)).map(|(step, _)| *step)
-    };
-    assert!(step_of(&is_value).is_some(), "{group:?}");
-    assert_eq!(step_of(&is_value), step_of(&is_tombstone), "{group:?}");
-}
-
-#[test]
-fn a_key_that_takes_part_expires_when_there_is_room_for_its_row() {
-    let mut root = Node::root();
-    assert_eq!(root.reply(&set_with("line/1", "short", None, 1_000)), Reply::Done);
-    root.test.take_room();
-    assert_eq!(root.expire(), u64::MAX, "it waits for room");
-    assert!(root.test.service.shared.lock().store.read(&key("line/1")).is_some());
-    assert!(!root.test.service.shared.lock().commit_queue.has_uncommitted());
-    root.test.restore_room();
-    root.expire();
-    assert!(root.commit());
-    let mut root = root.restart();
-    assert_eq!(root.reply(&get("line/1")), Reply::Absent);
-    let state = root.test.service.shared.lock();
-    let exchange::Exchange::Root(root) = &state.exchange.as_ref().unwrap().exchange else { panic!() };
-    assert!(root.record(&key("line/1")).is_none_or(|row| row.kind == exchange::row::RecordKind::Tombstone));
+    assert!(records.iter().any(is_tombstone), "{records:?}");
 }
 
 #[test]
@@ -337,27 +314,23 @@ fn a_change_that_loses_is_replaced_and_its_watchers_are_notified() {
 }
 
 #[test]
-fn after_a_failed_commit_each_side_starts_again_with_the_values_and_rows_that_are_committed() {
+fn a_failed_commit_puts_values_and_rows_back_on_both_sides() {
     let (mut root, mut leaf) = linked();
     assert_eq!(leaf.reply(&set("line/1", "1")), Reply::Done);
     carry(&mut root, &mut leaf);
-    leaf.test.request(&set("line/1", "2"));
     leaf.disk.set_faults(|faults| faults.fails_next_sync = true);
-    assert!(!leaf.commit());
-    assert_eq!(leaf.test.sent_messages.replies(), []);
-    let mut leaf = leaf.restart();
+    assert_eq!(leaf.reply(&set("line/1", "2")), Reply::Error(ErrorReply::NotPersisted));
+    leaf.recover();
     assert_eq!(leaf.reply(&get("line/1")), value("1"));
-    // The root hears that the connection is lost.
-    root.test.service.disconnect(&peer(1));
     link(&mut root, &mut leaf);
     assert_eq!(leaf.reply(&set("line/1", "3")), Reply::Done);
     let up = leaf.poll().unwrap();
-    assert!(matches!(root.take_up(&up), Verdict::Consumed));
     root.disk.set_faults(|faults| faults.fails_next_sync = true);
+    let topic = topics::up("plant", "press-7");
+    root.test.send(crate::protocol::Message { topic: topic.into(), payload: up, ..Default::default() });
     assert!(!root.commit());
-    assert!(root.poll().is_none(), "its decision is in no frame");
-    let mut root = root.restart();
-    assert_eq!(root.reply(&get("line/1")), value("1"));
+    assert_eq!(root.test.service.shared.lock().store.read(&key("line/1")).unwrap().1.value, "1");
+    root.recover();
     link(&mut root, &mut leaf);
     let (mut root, mut leaf) = (root.restart(), leaf.restart());
     assert_eq!((root.reply(&get("line/1")), leaf.reply(&get("line/1"))), (value("3"), value("3")));
@@ -376,8 +349,8 @@ fn a_link_goes_on_after_a_restart_of_both_sides() {
 
 #[test]
 fn a_folder_of_a_node_is_served_as_that_node_only() {
-    let Node { test, disk, settings } = Node::leaf();
-    drop(test);
+    let Node { storage, disk, settings, .. } = Node::leaf();
+    drop(storage);
     let kind = |settings: StoreSettings| Node::open(disk.clone(), settings).err().map(|error| error.kind);
     let Some(StorageErrorKind::OtherNode(text)) = kind(StoreSettings::default()) else { panic!() };
     assert_eq!(text, "the leaf press-7 of the exchange plant");
@@ -415,7 +388,7 @@ fn only_nodes_publish_on_the_topics_of_the_exchange() {
 #[test]
 fn a_walk_waits_for_commits_while_many_rows_wait_for_one() {
     const KEYS: usize = 40_000;
-    let node = Node::root();
+    let mut node = Node::root();
     let shared = Arc::clone(&node.test.service.shared);
     let now = shared.now();
     for number in 0..KEYS {
@@ -424,23 +397,17 @@ fn a_walk_waits_for_commits_while_many_rows_wait_for_one() {
     }
     let mut rows_max = 0;
     loop {
-        while node.step_walk() {}
-        // Several groups, each in a segment of its own.
-        let (mut committer, mut rows) = (shared.committer(), BTreeSet::new());
-        let storage = &mut committer.as_mut().unwrap().storage;
-        loop {
-            let taken = shared.lock().take_group(now);
-            let Some(group) = taken else { break };
-            let row = |(_, record): &(u64, Record)| {
-                if let Record::Exchange(id, _) = record { Some(id.clone()) } else { None }
-            };
-            rows.extend(group.records.iter().filter_map(row));
-            commit_thread::commit(&shared, storage, group, now, &node.test.sent_messages).unwrap();
-        }
-        if rows.is_empty() {
-            break;
-        }
+        while shared.lock().walk(&node.test.sent_messages, now) {}
+        let mut state = shared.lock();
+        let group = state.take_group(now);
+        drop(state);
+        let Some(group) = group else { break };
+        let row = |(_, record): &(u64, Record)| {
+            if let Record::Exchange(id, _) = record { Some(id.clone()) } else { None }
+        };
+        let rows: BTreeSet<_> = group.records.iter().filter_map(row).collect();
         rows_max = rows_max.max(rows.len());
+        assert!(commit_thread::commit(&shared, &mut node.storage, group, now, &node.test.sent_messages));
     }
     assert!((1_000..20_000).contains(&rows_max), "{rows_max}");
     let state = shared.lock();
@@ -497,30 +464,23 @@ fn a_frame_counts_only_from_the_connection_of_its_link() {
 }
 
 #[test]
-fn a_walk_whose_commit_has_failed_begins_anew_with_the_next_start() {
-    let disk = SimulatedDisk::default();
-    // The keys were there before the exchange.
-    let test = TestService::on(FileLedger::open_on(Arc::new(disk.clone()), Policy::default()).unwrap());
+fn a_failed_commit_begins_the_walk_anew() {
+    let mut node = Node::root();
+    let shared = Arc::clone(&node.test.service.shared);
+    let now = shared.now();
     for number in 0..1_000 {
-        let mut request = message(&set(&format!("line/{number}"), "v"));
-        request.user_properties.push(PERSIST, "true");
-        test.send(request);
+        shared.lock().store.apply(key(&format!("line/{number}")), Some(("v".into(), None)), now);
     }
-    test.commit_to_disk().unwrap();
-    drop(test);
-    let admit = exchange::rules::Patterns::default();
-    let mut node = Node::start(disk.after_kill(), "root", Role::Root { rules: plant(), admit });
-    node.step_walk();
+    // One step of the walk, whose commit fails.
+    node.test.service.shared.lock().walk(&node.test.sent_messages, now);
     node.disk.set_faults(|faults| faults.fails_next_sync = true);
     assert!(!node.commit());
-    let mut node = node.restart();
+    node.recover();
     node.walk();
-    let node = node.restart();
-    let state = node.test.service.shared.lock();
+    let state = shared.lock();
     let exchange::Exchange::Root(root) = &state.exchange.as_ref().unwrap().exchange else { panic!() };
     let keys = state.store.keys_from(0, usize::MAX).0;
-    assert_eq!(keys.len(), 1_000);
-    assert!(keys.iter().all(|key| root.record(key).is_some()));
+    assert!(!keys.is_empty() && keys.iter().all(|key| root.record(key).is_some()));
 }
 
 #[test]
@@ -571,39 +531,100 @@ fn the_values_of_keys_that_an_operator_may_not_read_are_hidden() {
 }
 
 #[test]
-fn frames_are_put_off_while_there_is_no_room_for_their_rows() {
-    let (mut root, mut leaf) = (Node::root(), Node::leaf());
-    connect(&mut leaf);
-    let hello = leaf.poll().unwrap();
-    root.test.take_room();
-    assert!(matches!(root.take_up(&hello), Verdict::Continue(_)));
-    assert!(!root.test.service.shared.lock().commit_queue.has_uncommitted());
-    root.test.restore_room();
-    assert!(matches!(root.take_up(&hello), Verdict::Consumed));
-    assert!(root.commit());
-    let welcome = root.poll().unwrap();
-    leaf.test.take_room();
-    assert_eq!(leaf.take_down(&welcome), FrameOutcome::Busy);
-    assert!(!leaf.test.service.shared.lock().commit_queue.has_uncommitted());
-    leaf.test.restore_room();
-    assert_eq!(leaf.take_down(&welcome), FrameOutcome::Handled);
-    assert!(leaf.commit());
+fn a_root_whose_commits_fail_refuses_a_leaf_at_once() {
+    let (mut root, mut leaf) = linked();
+    root.disk.set_faults(|faults| faults.fails_next_sync = true);
+    assert_eq!(root.reply(&set("recipe/1", "v")), Reply::Error(ErrorReply::NotPersisted));
+    leaf.exchange(|exchange, now_ms| {
+        let exchange::Exchange::Leaf(leaf) = exchange else { panic!() };
+        leaf.handle_connected(9, now_ms);
+        exchange::effects::Effects::default()
+    });
     carry(&mut root, &mut leaf);
+    {
+        let state = leaf.test.service.shared.lock();
+        let exchange::Exchange::Leaf(leaf) = &state.exchange.as_ref().unwrap().exchange else { panic!() };
+        assert!(!leaf.has_link(), "it connects again");
+        let ended = leaf.ended().unwrap();
+        assert_eq!(
+            (ended.code.as_str(), ended.text.as_str()),
+            ("not-committed", "a commit of the root failed")
+        );
+    }
+    root.recover();
+    link(&mut root, &mut leaf);
     assert_eq!(root.reply(&set("recipe/1", "v")), Reply::Done);
     carry(&mut root, &mut leaf);
     assert_eq!(leaf.reply(&get("recipe/1")), value("v"));
 }
 
 #[test]
-fn on_a_full_disk_a_key_that_takes_part_is_neither_set_nor_proposed() {
-    let (mut root, mut leaf) = linked();
-    assert_eq!(leaf.reply(&set("line/1", "1")), Reply::Done);
-    carry(&mut root, &mut leaf);
-    leaf.test.take_room();
-    leaf.test.request(&set("line/1", "2"));
-    assert_eq!(leaf.test.sent_messages.replies(), [Reply::Error(ErrorReply::DiskFull)]);
-    assert_eq!(leaf.reply(&get("line/1")), value("1"));
-    leaf.test.restore_room();
-    carry(&mut root, &mut leaf);
-    assert_eq!(root.reply(&get("line/1")), value("1"));
+fn after_a_failed_commit_keys_that_expire_meanwhile_are_committed_in_portions_with_their_rows() {
+    const KEYS: usize = 2_500;
+    let mut root = Node::root();
+    for number in 0..KEYS {
+        root.test.request(&set_with(&format!("line/{number}"), "short", None, 1_000));
+    }
+    assert!(root.commit());
+    assert_eq!(root.reply(&set("line/lasting", "1")), Reply::Done);
+    root.disk.set_faults(|faults| faults.fails_next_sync = true);
+    assert_eq!(root.reply(&set("line/lasting", "2")), Reply::Error(ErrorReply::NotPersisted));
+    let shared = Arc::clone(&root.test.service.shared);
+    let mut now = shared.now();
+    now.monotonic_ms += 2_000;
+    while shared.lock().next_expiry().is_some() {
+        shared.lock().expire(&root.test.sent_messages, now);
+    }
+    let mut snapshot = root.storage.begin_rewrite(now).unwrap();
+    ledger_work::write_all(&shared, &mut snapshot, |_| true).unwrap();
+    root.storage.finish_rewrite(snapshot).unwrap();
+    let mut portions = Vec::new();
+    while shared.lock().commit_queue.has_failed() {
+        let group = shared.lock().recovery_group(now);
+        let (mut keys, mut rows) = (Vec::new(), Vec::new());
+        for (_, record) in &group.records {
+            match record {
+                Record::Key(record) => keys.push(RowId::Key(record.key.clone())),
+                Record::Exchange(id, _) => rows.push(id.clone()),
+                Record::Registration(_) | Record::Response(_) => {}
+            }
+        }
+        assert!(keys.iter().all(|id| rows.contains(id)), "a value without its row");
+        portions.push(keys.len());
+        assert!(commit_thread::commit(&shared, &mut root.storage, group, now, &root.test.sent_messages));
+    }
+    assert_eq!(portions, [500; 5]);
+    let mut root = root.restart();
+    assert_eq!((root.reply(&get("line/lasting")), root.reply(&get("line/7"))), (value("1"), Reply::Absent));
+    let state = root.test.service.shared.lock();
+    let exchange::Exchange::Root(root) = &state.exchange.as_ref().unwrap().exchange else { panic!() };
+    assert_eq!(root.report().records, 1);
+}
+
+#[test]
+fn after_a_failed_commit_a_row_is_committed_with_its_value_although_only_the_row_was_changed() {
+    let mut root = Node::root();
+    root.test.request(&set_with("line/1", "short", None, 1_000));
+    assert!(root.commit());
+    root.disk.set_faults(|faults| faults.fails_next_sync = true);
+    let shared = Arc::clone(&root.test.service.shared);
+    let mut now = shared.now();
+    // The row leaves with the rule, the value stays.
+    shared.lock().with_exchange(&root.test.sent_messages, now, |exchange, _, _| match exchange {
+        exchange::Exchange::Root(root) => ((), root.set_rules(exchange::rules::tests::keys(&["other/*"]))),
+        exchange::Exchange::Leaf(_) => panic!(),
+    });
+    shared.lock().handle_exchange_timeout(&root.test.sent_messages, now);
+    root.test.request(&set("other/1", "1"));
+    assert!(!root.commit());
+    now.monotonic_ms += 2_000;
+    while shared.lock().next_expiry().is_some() {
+        shared.lock().expire(&root.test.sent_messages, now);
+    }
+    let (records, line) = (recovery_records(&root), key("line/1"));
+    let is_row = |record: &_| matches!(record, Record::Exchange(RowId::Key(key), _) if *key == line);
+    assert!(records.iter().any(is_row));
+    let is_expired =
+        |record: &_| matches!(record, Record::Key(record) if record.key == line && record.content.is_none());
+    assert!(records.iter().any(is_expired));
 }

@@ -1,11 +1,16 @@
-//! Commits of the service's state: what a group has, and what a commit sends.
+//! Commits of the service's state: what a group has, what a commit sends, and what a failed one undoes.
+
+use std::collections::BTreeSet;
 
 use super::state::State;
 use crate::clock;
-use crate::ledger::{Group, LedgerKind, Record, ResponseRecord};
+use crate::exchange::row::RowId;
+use crate::ledger::{Failed, FileLedger, Group, KeyRecord, LedgerKind, Record, ResponseRecord, Undo};
+use crate::protocol::ErrorReply;
 use crate::protocol::timestamp::COUNTER_MAX;
-use crate::server::delivery::{Publisher, Response};
+use crate::server::delivery::{Outbound, Publisher, Response};
 use crate::server::duplicate_detection::{Fingerprint, RestoredResponse};
+use crate::server::waiting_answer::{WaitingAnswer, WaitingWrite};
 use crate::store::{Now, Version};
 
 /// How far the ceiling of versions is ahead of the clock, in milliseconds: for so long after a crash, new versions may be
@@ -15,24 +20,21 @@ const LEASE_MS: u64 = 10_000;
 const IDLE_MS: u64 = 600_000;
 
 impl State {
-    /// Takes what the next commit must have; `None` if nothing waits for one, and none is due, or after the end of the ledger.
+    /// Takes what the next commit must have; `None` if nothing waits for one, and none is due, or if the disk fails.
     ///
     /// A key in memory does not wait for a commit if its version is below the ceiling that is on disk, above which the
     /// store continues after a crash. So the ceiling must stay ahead of the clock while such keys are written.
     pub(super) fn take_group(&mut self, now: Now) -> Option<Group> {
         self.end_turn();
-        if self.has_ended {
+        if self.commit_queue.has_failed() {
             return None;
         }
         let group = self.commit_queue.take_group();
-        // A group ends with its segment.
-        self.is_commit_due = self.commit_queue.has_uncommitted();
         match self.ledger() {
             LedgerKind::Memory => None,
             LedgerKind::File => {
                 let Some(mut group) = group else {
-                    let is_due = self.is_ceiling_due(now) && self.commit_queue.has_room_for(0, false);
-                    return is_due.then(|| self.empty_group(now));
+                    return self.is_ceiling_due(now).then(|| self.empty_group(now));
                 };
                 self.complete(&mut group, now);
                 Some(group)
@@ -52,9 +54,16 @@ impl State {
         is_in_use && self.next_ceiling(now).ms.saturating_sub(on_disk.ms) >= LEASE_MS / 2
     }
 
+    /// Takes a portion of what has changed while the disk failed: an empty group if nothing has.
+    pub(super) fn recovery_group(&mut self, now: Now) -> Group {
+        let Some(mut group) = self.commit_queue.take_group() else { return self.empty_group(now) };
+        self.complete(&mut group, now);
+        group
+    }
+
     /// Returns a group without records of clients.
     pub(super) fn empty_group(&mut self, now: Now) -> Group {
-        let mut group = self.commit_queue.take_empty_group();
+        let mut group = Group { sequence: self.commit_queue.sequence(), ..Group::default() };
         self.complete(&mut group, now);
         group
     }
@@ -64,8 +73,10 @@ impl State {
         if let Some(exchange) = self.exchange.as_mut().filter(|_| !self.commit_queue.has_uncommitted()) {
             exchange.handle_taken();
         }
-        let (ceiling, greatest) = (self.next_ceiling(now), self.store.greatest_version());
-        group.ceiling = self.tombstones.complete(&mut group.records, ceiling, greatest);
+        let (ceiling, store) = (self.next_ceiling(now), &self.store);
+        let greatest = store.greatest_version();
+        let is_persistent = |key: &_| store.is_persistent(key);
+        group.ceiling = self.tombstones.complete(&mut group.records, ceiling, greatest, is_persistent);
     }
 
     /// Lowers the ceiling when the service closes, because no version of a key without a record is sent from now on: to
@@ -89,7 +100,7 @@ impl State {
         // A clock that is behind those of an earlier process: new keys continue above these.
         let above_floor_ms = self.store.floor().ms.saturating_add(1);
         let ms = clock_ms.saturating_add(LEASE_MS).max(above_floor_ms);
-        let follows_all = self.refuses_growth();
+        let follows_all = self.commit_queue.is_short_of_room();
         let ms = if follows_all { ms.max(greatest.ms) } else { ms };
         let lease = Version { ms, counter: COUNTER_MAX };
         let ceiling = if self.has_memory_keys { lease } else { greatest.min(lease) };
@@ -120,7 +131,93 @@ impl State {
         has_more
     }
 
-    /// Applies a record that another owner has committed.
+    /// Handles a failed commit: puts all uncommitted records back, from the last to the first, and handles the requests that
+    /// waited again. They are answered if they only read; others are refused.
+    pub(super) fn handle_commit_failure(&mut self, publisher: &dyn Publisher, now: Now) {
+        self.end_turn();
+        let Failed { committed, last, undo, answers } = self.commit_queue.take_all_undone();
+        self.duplicates.handle_rollback(committed, last, now.monotonic_ms);
+        let (mut repeated, mut are_rules_back) = (Vec::new(), false);
+        for undo in undo.into_iter().rev() {
+            are_rules_back |= matches!(undo.record(), Record::Exchange(RowId::Rules, _));
+            match undo {
+                Undo::Restore(record) => self.restore(record, now),
+                Undo::Repeat(record) => repeated.push(record),
+            }
+        }
+        self.handle_rows_restored(publisher, are_rules_back, now);
+        repeated.reverse();
+        self.repeat(publisher, repeated, now);
+        answers.into_iter().for_each(|answer| self.handle_again(publisher, answer, now));
+    }
+
+    /// Adds again, as it is now, what a failed commit had and is not undone: in one step the rows that depend on others, then
+    /// each key with its row.
+    fn repeat(&mut self, publisher: &dyn Publisher, records: Vec<Record>, now: Now) {
+        let (mut keys, mut rows) = (BTreeSet::new(), BTreeSet::new());
+        for record in records {
+            self.commit_queue.begin_step();
+            match record {
+                Record::Key(KeyRecord { key, .. }) | Record::Exchange(RowId::Key(key), _) => {
+                    keys.insert(key);
+                }
+                Record::Exchange(id, _) => _ = rows.insert(id),
+                Record::Registration(_) | Record::Response(_) => {}
+            }
+        }
+        self.commit_queue.begin_step();
+        rows.into_iter().for_each(|id| self.repeat_row(id));
+        for key in keys {
+            self.commit_queue.begin_step();
+            if self.store.read(&key).is_none() {
+                // An expiry is not undone, but its rows may be.
+                self.record_expired(publisher, &key, now);
+            }
+            let persistent = self.store.read(&key).filter(|(_, stored)| stored.persist);
+            let version = self.store.last_version(&key).unwrap_or_default();
+            let content = persistent.map(|(_, stored)| stored);
+            self.repeat_record(Record::Key(KeyRecord { key: key.clone(), version, content }));
+            self.repeat_row(RowId::Key(key));
+        }
+    }
+
+    fn repeat_row(&mut self, id: RowId) {
+        let Some(participant) = &self.exchange else { return };
+        let row = participant.exchange.row(&id).map(Box::new);
+        self.repeat_record(Record::Exchange(id, row));
+    }
+
+    fn repeat_record(&mut self, record: Record) {
+        self.commit_queue.add_record(Some(Undo::Repeat(record.clone())), record);
+    }
+
+    /// Handles again what waited for a commit that has failed.
+    fn handle_again(&mut self, publisher: &dyn Publisher, answer: WaitingAnswer, now: Now) {
+        match answer {
+            WaitingAnswer::Write(Outbound { response: Some((reply_to, _)), .. }, Some(write), _) => {
+                let WaitingWrite { request, from, identity } = *write;
+                self.handle_write(publisher, &from, request, reply_to, identity, now);
+            }
+            WaitingAnswer::Read(reply_to, _, request) => {
+                _ = self.handle_read(publisher, *request, reply_to, now)
+            }
+            WaitingAnswer::View(reply_to, _) => self.reject(publisher, reply_to, ErrorReply::NotPersisted),
+            answer @ WaitingAnswer::Independent(..) => {
+                self.commit_queue.begin_step();
+                self.answer(publisher, answer);
+            }
+            // An expiry needs no commit to be true. Any other change is undone.
+            WaitingAnswer::Notifications(change) => {
+                if change.content.is_none() && self.store.read(&change.key).is_none() {
+                    self.commit_queue.begin_step();
+                    self.answer(publisher, WaitingAnswer::Notifications(change));
+                }
+            }
+            WaitingAnswer::Events(_) | WaitingAnswer::Write(..) => {}
+        }
+    }
+
+    /// Applies a record without a check: one that another owner has committed, or one that is put back.
     pub(super) fn restore(&mut self, record: Record, now: Now) {
         match record {
             Record::Key(record) => self.store.restore(&record.key.clone(), record.into_versioned()),
@@ -139,5 +236,11 @@ impl State {
                 }
             }
         }
+    }
+
+    /// Notes what the disk has room for.
+    pub(super) fn set_room(&mut self, storage: &FileLedger) {
+        self.lacks_room = storage.lacks_room();
+        self.commit_queue.set_short_of_room(storage.is_short_of_room());
     }
 }

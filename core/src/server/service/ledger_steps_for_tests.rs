@@ -1,10 +1,10 @@
 //! The work of the ledger, done in steps by a test: so that requests, commits and faults come between them.
 
 use super::ledger_work::{Walk, needed_number};
-use super::shared::{Committer, Shared};
+use super::shared::Shared;
 use crate::ledger::FileLedger;
 use crate::ledger::file::snapshot::SnapshotWriter;
-use crate::ledger::file::work::{Done, Work};
+use crate::ledger::file::work::Done;
 use crate::store::Now;
 
 /// Records that a step reads.
@@ -15,6 +15,7 @@ const RECORDS_PER_STEP: usize = 7;
 pub struct LedgerSteps {
     snapshot: Option<Running>,
     pub snapshots: u64,
+    pub cancelled: u64,
 }
 
 #[derive(Debug)]
@@ -25,30 +26,17 @@ struct Running {
 }
 
 impl LedgerSteps {
-    /// Whether a snapshot is being written.
-    pub fn has_snapshot(&self) -> bool {
-        self.snapshot.is_some()
-    }
-
-    /// Does up to `count` steps, unless the ledger has ended.
-    pub fn step(&mut self, shared: &Shared, now: Now, count: u64) {
-        let mut committer = shared.committer();
-        let Some(Committer { storage: ledger, .. }) = &mut *committer else { return };
-        if ledger.lack().is_some() {
-            ledger.settle();
+    /// Does up to `count` steps.
+    pub fn step(&mut self, shared: &Shared, ledger: &mut FileLedger, now: Now, count: u64) {
+        if ledger.lacks_room() {
+            ledger.retry_work();
         }
         for _ in 0..count {
             match self.snapshot.take() {
                 Some(running) => self.step_snapshot(running, shared, ledger, now),
                 None => {
-                    let work = {
-                        let mut state = shared.lock();
-                        let work = ledger.take_work(now, state.commit_queue.pending_bytes());
-                        // A snapshot has begun with another segment.
-                        let _ = state.set_room(ledger, now);
-                        work
-                    };
-                    match work.map(Work::run) {
+                    match ledger.take_work(now, shared.lock().store.persistent_bytes()).map(|work| work.run())
+                    {
                         Some(Ok(done)) => drop(ledger.handle_done(done, now)),
                         Some(Err(snapshot)) => {
                             let (snapshot, walk) = (*snapshot, Walk::default());
@@ -58,12 +46,17 @@ impl LedgerSteps {
                     }
                 }
             }
-            let _ = shared.lock().set_room(ledger, now);
         }
+        shared.lock().set_room(ledger);
     }
 
     fn step_snapshot(&mut self, running: Running, shared: &Shared, ledger: &mut FileLedger, now: Now) {
         let Running { mut snapshot, mut walk, needed } = running;
+        let epoch = snapshot.epoch();
+        if epoch.is_over() {
+            self.cancelled += 1;
+            return;
+        }
         let result = if let Some(needed) = needed {
             if ledger.number() < needed {
                 self.snapshot = Some(Running { snapshot, walk, needed: Some(needed) });
@@ -74,21 +67,17 @@ impl LedgerSteps {
             let records = walk.next(&shared.lock(), RECORDS_PER_STEP);
             let (written, needed) = match records {
                 Some(records) => (snapshot.write_records(&records, now), None),
-                None => (Ok(()), Some(needed_number(ledger, &shared.lock()))),
+                None => (Ok(()), needed_number(ledger, &shared.lock())),
             };
             match written {
                 Ok(()) => {
                     self.snapshot = Some(Running { snapshot, walk, needed });
                     return;
                 }
-                Err(kind) => {
-                    // Its file becomes the reserve again before that is looked at.
-                    drop(snapshot);
-                    Err(kind)
-                }
+                Err(kind) => Err(kind),
             }
         };
         self.snapshots += u64::from(result.is_ok());
-        ledger.handle_done(Done::Snapshot(result), now);
+        ledger.handle_done(Done::Snapshot(epoch, result), now);
     }
 }

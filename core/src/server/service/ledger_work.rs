@@ -4,7 +4,7 @@ use std::sync::TryLockError;
 use std::thread;
 use std::time::Duration;
 
-use super::shared::Shared;
+use super::shared::{Committer, Shared};
 use super::state::State;
 use crate::clock;
 use crate::exchange::row::RowId;
@@ -23,27 +23,16 @@ const BYTES_PER_STEP: usize = 256 * 1024;
 pub(super) fn run(shared: &Shared) {
     while shared.ledger_work.wait() {
         let take = |ledger: &mut FileLedger| {
-            let mut state = shared.lock();
-            let work = ledger.take_work(shared.now(), state.commit_queue.pending_bytes());
-            // A snapshot has begun with another segment.
-            let report = state.set_room(ledger, shared.now());
-            drop(state);
-            shared.report(report);
-            work
+            let store_bytes = shared.lock().store.persistent_bytes();
+            ledger.take_work(shared.now(), store_bytes)
         };
-        while let Some(Some(work)) = with_ledger(shared, take) {
+        while let Some(Some(work)) = with_ledger(shared, || false, take) {
             let done = match work.run() {
                 Ok(done) => Some(done),
                 Err(snapshot) => write_snapshot(shared, *snapshot),
             };
-            let handle = |done| {
-                with_ledger(shared, |ledger| {
-                    let error = ledger.handle_done(done, shared.now());
-                    let report = shared.lock().set_room(ledger, shared.now());
-                    shared.report(report);
-                    error
-                })
-            };
+            let handle =
+                |done| with_ledger(shared, || false, |ledger| ledger.handle_done(done, shared.now()));
             if let Some(Some(error)) = done.and_then(handle) {
                 (shared.events)(Event::SnapshotFailed { reason: error.to_string() });
             }
@@ -51,28 +40,46 @@ pub(super) fn run(shared: &Shared) {
     }
 }
 
-/// Calls `action` with the ledger when no commit is under way. Returns `None` if the service closes.
-fn with_ledger<T>(shared: &Shared, action: impl FnOnce(&mut FileLedger) -> T) -> Option<T> {
+/// Calls `action` with the ledger when no commit is under way. Returns `None` if the service closes, or if `is_cancelled`.
+///
+/// It does not wait for the lock: a recovery holds it for long, and cancels what is under way.
+fn with_ledger<T>(
+    shared: &Shared,
+    is_cancelled: impl Fn() -> bool,
+    action: impl FnOnce(&mut FileLedger) -> T,
+) -> Option<T> {
     let signal = &shared.ledger_work;
     let locked = loop {
-        if signal.is_closing() {
+        if is_cancelled() || signal.is_closing() {
             break None;
         }
         signal.begin_turn();
         match shared.committer.try_lock() {
             Ok(committer) => break Some(committer),
-            Err(TryLockError::WouldBlock) => signal.wait_for_turn(),
-            Err(TryLockError::Poisoned(_)) => break None,
+            // The commit thread handles the panic first.
+            Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => signal.wait_for_turn(),
         }
     };
-    let result = locked.and_then(|mut committer| Some(action(&mut committer.as_mut()?.storage)));
+    let result = locked.and_then(|mut committer| {
+        let Committer { storage, .. } = committer.as_mut()?;
+        let (was_short_of_room, lacked_room) = (storage.is_short_of_room(), storage.lacks_room());
+        let result = action(storage);
+        if was_short_of_room != storage.is_short_of_room() || lacked_room != storage.lacks_room() {
+            shared.lock().set_room(storage);
+        }
+        if was_short_of_room != storage.is_short_of_room() {
+            shared.report_room(storage);
+        }
+        Some(result)
+    });
     signal.end_turn();
     result
 }
 
 /// Writes a snapshot beside all requests and commits. Returns `None` if it is cancelled.
 fn write_snapshot(shared: &Shared, mut snapshot: SnapshotWriter) -> Option<Done> {
-    let is_cancelled = || shared.ledger_work.is_closing();
+    let epoch = snapshot.epoch();
+    let is_cancelled = || epoch.is_over() || shared.ledger_work.is_closing();
     let goes_on = |taken: Duration| {
         // Half of the disk's time is left to commits. And a thread that sleeps often is seldom preempted while it holds the
         // lock: on a busy machine, all requests waited for its next time slice.
@@ -84,23 +91,27 @@ fn write_snapshot(shared: &Shared, mut snapshot: SnapshotWriter) -> Option<Done>
         return None;
     }
     let result = match written {
-        Ok(()) => finish(shared, snapshot)?,
+        Ok(()) => finish(shared, snapshot, is_cancelled)?,
         Err(kind) => Err(kind),
     };
-    Some(Done::Snapshot(result))
+    Some(Done::Snapshot(epoch, result))
 }
 
 /// Ends a snapshot when the log is durable up to all that its records show.
-fn finish(shared: &Shared, snapshot: SnapshotWriter) -> Option<Result<Written, StorageErrorKind>> {
+fn finish(
+    shared: &Shared,
+    snapshot: SnapshotWriter,
+    is_cancelled: impl Fn() -> bool,
+) -> Option<Result<Written, StorageErrorKind>> {
     let mut needed = None;
     loop {
         let durable = |ledger: &mut FileLedger| {
             // No commit is under way: what is not durable is in the next group.
-            let needed = *needed.get_or_insert_with(|| needed_number(ledger, &shared.lock()));
+            needed = needed.or_else(|| needed_number(ledger, &shared.lock()));
             let number = ledger.number();
-            (number >= needed).then(|| (number, ledger.metadata()))
+            needed.is_some_and(|needed| number >= needed).then(|| (number, ledger.metadata()))
         };
-        if let Some((number, metadata)) = with_ledger(shared, durable)? {
+        if let Some((number, metadata)) = with_ledger(shared, &is_cancelled, durable)? {
             return Some(snapshot.finish(number, metadata));
         }
         shared.wake_commit_thread(&mut shared.lock());
@@ -108,9 +119,10 @@ fn finish(shared: &Shared, snapshot: SnapshotWriter) -> Option<Result<Written, S
     }
 }
 
-/// Returns the number of the group that has all that the state shows.
-pub(super) fn needed_number(ledger: &FileLedger, state: &State) -> u64 {
-    ledger.number().saturating_add(state.commit_queue.groups())
+/// Returns the number of the group that has all that the state shows; `None` if several will have it, after a failure.
+pub(super) fn needed_number(ledger: &FileLedger, state: &State) -> Option<u64> {
+    let queue = &state.commit_queue;
+    (!queue.has_failed()).then(|| ledger.number().saturating_add(u64::from(queue.has_uncommitted())))
 }
 
 /// Writes all records in bounded steps, between which requests are handled. Calls `goes_on` after each step with the time that it

@@ -86,6 +86,7 @@ async fn a_full_disk_is_reported_and_so_is_the_room_that_comes_back() {
     let disk = SimulatedDisk::default();
     let test = open(&disk);
     let running = test.run();
+    // A commit that does not wait for the second segment makes the third one, and the second is removed.
     write_until(&test, || disk.all_names().iter().any(|name| name.starts_with("log-") && name != "log-1"));
     let blocks = disk.blocks() + 2;
     disk.set_faults(|faults| faults.blocks_max = Some(blocks));
@@ -102,10 +103,13 @@ async fn a_full_disk_is_reported_and_so_is_the_room_that_comes_back() {
         test.send(persistent(&format!("key{keys}"), &"x".repeat(bytes)));
         test.sent_messages.wait_for(1);
         let replies = test.sent_messages.replies();
-        let expected = [Reply::Done, Reply::Error(ErrorReply::DiskFull)];
-        assert!(replies.len() == 1 && expected.contains(&replies[0]), "{replies:?}");
+        // The first commit without room fails, and later ones are refused; the reserve may give room back for some.
+        let refused = [ErrorReply::NotPersisted, ErrorReply::DiskFull].map(Reply::Error);
+        assert!(
+            replies.len() == 1 && (replies[0] == Reply::Done || refused.contains(&replies[0])),
+            "{replies:?}"
+        );
     }
-    assert!(!test.service.shared.lock().has_ended, "no commit has failed");
     disk.set_faults(|faults| faults.blocks_max = None);
     // The room may have come back before, by a snapshot, for a while or for good.
     let is_about_room = |event: &&Event| matches!(event, Event::NotPersisted { .. } | Event::PersistedAgain);

@@ -1,25 +1,22 @@
-//! Persistence: which keys are on disk, a full disk, a disk that fails, and a wall clock that has gone back.
+//! Persistence: which keys are on disk, a full disk, and a wall clock that has gone back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::commit_thread;
-use super::shared::{Committer, LedgerEnd};
+use super::shared::Committer;
 use super::tests::{
     RecordingPublisher, TestService, del, get, key, message, peer, set, set_with, value, version, watch,
 };
 use super::*;
 use crate::a_watchdog::bounded;
-use crate::broker::Verdict;
 use crate::broker::workers::Workers;
 use crate::clock;
 use crate::ledger::file::simulated::SimulatedDisk;
-use crate::ledger::{FileLedger, Policy, Record};
+use crate::ledger::{FileLedger, KeyRecord, Policy, Record};
 use crate::protocol::message::{PERSIST, TIMESTAMP};
-use crate::protocol::{
-    ConnectionId, ErrorReply, Message, Notification, Reply, Request, Timestamp, UserProperties,
-};
+use crate::protocol::{ConnectionId, ErrorReply, Message, Reply, Request, Timestamp, UserProperties};
 use crate::server::delivery::Publisher;
 use crate::server::event::Event;
 use crate::store::{Now, Version};
@@ -111,7 +108,7 @@ fn after_kill(home: &TempDir, copy: &TempDir, back_ms: u64) -> TestService {
     }
     let now = clock::now();
     TestService::on_at(
-        FileLedger::open(copy.path(), Policy::default()).unwrap(),
+        FileLedger::open(copy.path()).unwrap(),
         clock::Reading { wall_ms: now.wall_ms - back_ms, ..now },
     )
 }
@@ -194,19 +191,22 @@ async fn after_kills_a_client_that_was_ahead_has_raised_the_versions_of_its_own_
 }
 
 #[test]
-fn without_room_on_the_disk_no_version_above_the_ceiling_is_given_out() {
+fn while_the_disk_fails_no_version_above_the_ceiling_is_given_out() {
     let home = TempDir::new().unwrap();
     let test = custom(&home);
-    test.take_room();
+    test.send(persistent("k", "v"));
+    let now = test.service.shared.now();
+    test.service.shared.lock().handle_commit_failure(&test.sent_messages, now);
+    test.sent_messages.take();
     assert_eq!(test.reply(&set("lock", "v")), Reply::Done);
     test.send(ahead("lock", 50_000));
-    assert_eq!(test.sent_messages.replies(), [Reply::Error(ErrorReply::DiskFull)]);
+    assert_eq!(test.sent_messages.replies(), [Reply::Error(ErrorReply::NotPersisted)]);
     assert_eq!(test.reply(&get("lock")), value("v"));
     let first = version(&{
         test.request(&get("lock"));
         test.sent_messages.take().remove(0).1
     });
-    assert!(first.ms <= clock::wall_ms(), "the refused write has changed nothing: {first}");
+    assert!(first.ms <= clock::wall_ms(), "the refused write is undone: {first}");
 }
 
 #[tokio::test]
@@ -217,15 +217,31 @@ async fn an_orderly_end_leaves_the_greatest_version_and_no_ceiling() {
     test.request(&set("passing", "v"));
     let given_out = version(&test.sent_messages.take()[0].1);
     drop((running, test));
-    let storage = FileLedger::open(home.path(), Policy::default()).unwrap();
-    let Version { ms, counter } = storage.metadata().ceiling;
+    let Version { ms, counter } = FileLedger::open(home.path()).unwrap().metadata().ceiling;
     assert_eq!((ms, counter), (given_out.ms, given_out.counter));
+}
+
+#[tokio::test]
+async fn a_write_in_memory_survives_a_failed_commit() {
+    let home = TempDir::new().unwrap();
+    let test = custom(&home);
+    test.send(persistent("stays", "v"));
+    let passing = message(&set("passing", "v"));
+    test.send(passing.clone());
+    let now = test.service.shared.now();
+    test.service.shared.lock().handle_commit_failure(&test.sent_messages, now);
+    assert_eq!(test.sent_messages.replies(), [Reply::Done, Reply::Error(ErrorReply::NotPersisted)]);
+    assert_eq!(test.reply(&del("passing")), Reply::Count(1));
+    // A second delivery is still recognized.
+    test.send(passing);
+    assert_eq!(test.sent_messages.replies(), [Reply::Done]);
+    assert_eq!(test.reply_of_get("passing"), Reply::Absent);
 }
 
 #[test]
 fn a_clock_that_has_gone_back_is_reported_and_versions_continue() {
     let home = TempDir::new().unwrap();
-    let mut storage = FileLedger::open(home.path(), Policy::default()).unwrap();
+    let mut storage = FileLedger::open(home.path()).unwrap();
     let ahead_ms = clock::wall_ms() + 3_600_000;
     let greatest = Version { ms: ahead_ms, counter: 4 };
     storage.commit(&[], greatest, Now { wall_ms: ahead_ms, monotonic_ms: 0 }).unwrap();
@@ -240,227 +256,97 @@ fn a_clock_that_has_gone_back_is_reported_and_versions_continue() {
     assert!(custom(&TempDir::new().unwrap()).events.lock().unwrap().is_empty());
 }
 
-/// Sends a request and waits for its answer.
-fn ask(test: &TestService, message: Message) -> Reply {
-    test.sent_messages.take();
-    test.send(message);
-    test.sent_messages.wait_for(1);
-    test.sent_messages.replies().remove(0)
-}
-
-const DISK_FULL: Reply = Reply::Error(ErrorReply::DiskFull);
-
-fn on(disk: &SimulatedDisk) -> TestService {
-    TestService::on(FileLedger::open_on(Arc::new(disk.clone()), Policy::default()).unwrap())
-}
-
-/// Lets no file take any more room.
-fn fill(disk: &SimulatedDisk) {
-    let blocks = disk.blocks();
-    disk.set_faults(|faults| faults.blocks_max = Some(blocks));
-}
-
-fn empty(disk: &SimulatedDisk) {
-    disk.set_faults(|faults| faults.blocks_max = None);
-}
-
-/// Waits until something is the case.
-fn wait_until(mut is_so: impl FnMut() -> bool, what: &str) {
-    let begun = clock::monotonic();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[tokio::test]
-async fn on_a_full_disk_only_growing_persistent_writes_are_refused_and_change_nothing_until_there_is_room() {
+async fn on_a_full_disk_only_persistent_writes_are_rejected_until_there_is_room() {
     let disk = SimulatedDisk::default();
-    let test = on(&disk);
+    let open = || TestService::on(FileLedger::open_on(Arc::new(disk.clone()), Policy::default()).unwrap());
+    let test = open();
     let running = test.run();
-    for name in ["k", "gone"] {
-        assert_eq!(ask(&test, persistent(name, "before")), Reply::Done);
-    }
-    fill(&disk);
+    test.send(persistent("k", "before"));
+    test.sent_messages.wait_for(1);
+    test.sent_messages.take();
+    let rejected = Reply::Error(ErrorReply::NotPersisted);
+    // After a failed sync, the segment is abandoned.
+    disk.set_faults(|faults| faults.fails_next_sync = true);
+    test.send(persistent("other", "v"));
+    test.sent_messages.wait_for(1);
+    assert_eq!(test.sent_messages.replies(), std::slice::from_ref(&rejected));
+    test.wait_for_event(&Event::PersistedAgain);
+    test.send(persistent("other", "w"));
+    test.sent_messages.wait_for(1);
     let large = "x".repeat(3_000_000);
-    assert_eq!(ask(&test, persistent("k", &large)), DISK_FULL);
+    // Room for the reserve, whenever that is made.
+    disk.set_faults(|faults| faults.bytes_max = Some(1_000_000));
+    test.sent_messages.take();
+    test.send(persistent("k", &large));
+    test.sent_messages.wait_for(1);
+    assert_eq!(test.sent_messages.replies(), std::slice::from_ref(&rejected));
     assert_eq!(test.reply(&get("k")), value("before"));
     assert_eq!(test.reply(&set("passing", "v")), Reply::Done);
     assert_eq!(test.reply(&del("passing")), Reply::Count(1));
-    assert_eq!(ask(&test, message(&del("gone"))), Reply::Count(1));
-    assert!(!test.service.shared.lock().has_ended);
-    empty(&disk);
-    wait_until(|| ask(&test, persistent("k", &large)) == Reply::Done, "there is room again");
+    disk.set_faults(|faults| faults.bytes_max = None);
+    test.wait_for_event(&Event::PersistedAgain);
+    test.send(persistent("k", &large));
+    test.sent_messages.wait_for(1);
+    assert_eq!(test.sent_messages.replies(), [Reply::Done]);
     drop((running, test));
-    let test = on(&disk);
-    assert_eq!(test.reply_of_get("gone"), Reply::Absent);
+    let test = open();
+    assert_eq!(test.reply_of_get("other"), value("w"));
     assert_eq!(test.reply_of_get("k"), Reply::Value(large.into()));
 }
 
-#[test]
-fn a_write_that_was_refused_for_lack_of_room_is_applied_when_it_is_delivered_again() {
-    let test = on(&SimulatedDisk::default());
-    let write = persistent("k", "v");
-    test.take_room();
-    test.send(write.clone());
-    assert_eq!(test.sent_messages.replies(), [DISK_FULL]);
-    test.restore_room();
-    test.send(write);
-    test.commit_to_disk().unwrap();
-    assert_eq!(test.sent_messages.replies(), [Reply::Done]);
-    assert_eq!(test.reply(&get("k")), value("v"));
-}
-
+/// Small values are accepted meanwhile, so that commits succeed.
 #[tokio::test]
 async fn statistics_show_a_full_disk_for_as_long_as_it_is_full() {
     let disk = SimulatedDisk::default();
-    let test = on(&disk);
+    let test = TestService::on(FileLedger::open_on(Arc::new(disk.clone()), Policy::default()).unwrap());
     let running = test.run();
-    let is_full = || test.service.statistics().disk.unwrap().lack == Some(ErrorReply::DiskFull);
-    assert!(!is_full());
-    fill(&disk);
-    // Each has a key of its own. Snapshots give the room of the log back, until there is none left.
-    let (begun, mut refused) = (clock::monotonic(), clock::monotonic());
-    for number in 0.. {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{number} keys, and the disk is not full");
-        match ask(&test, persistent(&format!("k{number}"), &"x".repeat(3_000))) {
-            Reply::Done => refused = clock::monotonic(),
-            reply => assert_eq!(reply, DISK_FULL),
-        }
-        if refused.elapsed() > Duration::from_secs(3) {
-            break;
-        }
-    }
+    let lacks_room = || test.service.statistics().disk.unwrap().lacks_room;
+    assert!(!lacks_room());
+    // Room for the reserve, whenever that is made.
+    disk.set_faults(|faults| faults.bytes_max = Some(1_000_000));
+    test.send(persistent("k", &"x".repeat(3_000_000)));
+    test.sent_messages.wait_for(1);
+    assert_eq!(test.sent_messages.replies(), [Reply::Error(ErrorReply::NotPersisted)]);
+    test.wait_for_event(&Event::PersistedAgain);
+    test.send(persistent("small", "v"));
+    test.sent_messages.wait_for(1);
+    assert_eq!(test.sent_messages.replies(), [Reply::Done]);
     for _ in 0..25 {
-        assert!(is_full());
+        assert!(lacks_room());
         std::thread::sleep(Duration::from_millis(100));
     }
-    empty(&disk);
-    wait_until(|| !is_full(), "there is room again");
-    assert_eq!(ask(&test, persistent("small", "v")), Reply::Done);
+    disk.set_faults(|faults| faults.bytes_max = None);
+    let begun = clock::monotonic();
+    while lacks_room() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "there is room again");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     drop(running);
 }
 
-#[test]
-fn a_key_that_expires_without_room_on_the_disk_is_gone_at_once_and_expires_again_after_a_restart() {
+#[tokio::test]
+async fn a_key_that_expires_while_the_disk_fails_is_removed_from_it() {
     let disk = SimulatedDisk::default();
-    let test = on(&disk);
+    let storage = FileLedger::open_on(Arc::new(disk.clone()), Policy::default()).unwrap();
+    let test = TestService::on(storage);
+    let running = test.run();
     let mut short = message(&set_with("short", "v", None, 60_000));
     short.user_properties.push(PERSIST, "true");
     test.send(short);
-    test.request(&watch("short"));
-    test.commit_to_disk().unwrap();
-    test.sent_messages.take();
-    test.take_room();
+    test.sent_messages.wait_for(1);
+    disk.set_faults(|faults| faults.bytes_max = Some(0));
+    test.send(persistent("k", &"x".repeat(2_000_000)));
+    test.sent_messages.wait_for(2);
     let later = Now { monotonic_ms: u64::MAX, ..test.service.shared.now() };
     test.service.shared.lock().expire(&test.sent_messages, later);
-    let sent = test.sent_messages.take();
-    let [(Some(_), notification)] = &sent[..] else { panic!("{sent:?}") };
-    assert_eq!(Notification::decode(&notification.payload), Ok(Notification::Delete));
-    assert_eq!(test.reply(&get("short")), Reply::Absent);
-    assert!(!test.service.shared.lock().commit_queue.has_uncommitted(), "no record has room");
-    drop(test);
-    let keys = || {
-        let mut keys = Vec::new();
-        let mut storage = FileLedger::open_on(Arc::new(disk.clone()), Policy::default()).unwrap();
-        storage.load(Now::default(), |key, _, _| keys.push(key)).unwrap();
-        keys
-    };
-    assert_eq!(keys(), [key("short")]);
-    disk.pass(61_000);
-    let test = on(&disk);
-    let now = test.service.shared.now();
-    test.service.shared.lock().expire(&test.sent_messages, now);
-    assert!(test.service.shared.lock().commit_queue.has_uncommitted());
-    test.commit_to_disk().unwrap();
-    drop(test);
-    assert_eq!(keys(), []);
-}
-
-#[test]
-fn a_read_of_an_expired_key_adds_no_record_when_there_is_no_room() {
-    let disk = SimulatedDisk::default();
-    let test = on(&disk);
-    for name in ["without room", "with room"] {
-        let mut short = message(&set_with(name, "v", None, 1));
-        short.user_properties.push(PERSIST, "true");
-        test.send(short);
-    }
-    test.commit_to_disk().unwrap();
-    let since = test.service.shared.now().monotonic_ms;
-    while test.service.shared.now().monotonic_ms <= since + 2 {
-        std::thread::yield_now();
-    }
-    test.sent_messages.take();
-    test.take_room();
-    assert_eq!(test.reply(&get("without room")), Reply::Absent);
-    assert!(!test.service.shared.lock().commit_queue.has_uncommitted());
-    test.restore_room();
-    test.request(&get("with room"));
-    assert_eq!(test.sent_messages.replies(), [], "it waits for the commit of the expiry");
-    test.commit_to_disk().unwrap();
-    assert_eq!(test.sent_messages.replies(), [Reply::Absent]);
-}
-
-#[tokio::test]
-async fn on_a_disk_that_cannot_be_written_since_the_start_reads_are_served_and_writes_are_refused() {
-    let disk = SimulatedDisk::default();
-    let test = on(&disk);
-    test.send(persistent("k", "v"));
-    test.commit_to_disk().unwrap();
-    // The process is killed: the next one needs another segment.
-    drop(test);
-    let storage = FileLedger::open_on(Arc::new(disk.clone()), Policy::default()).unwrap();
-    disk.set_faults(|faults| faults.fails_name_syncs = true);
-    let test = TestService::on(storage);
-    let events = test.events.lock().unwrap().clone();
-    let [Event::NotPersisted { reason }] = &events[..] else { panic!("{events:?}") };
-    assert!(reason.contains("the sync of the names has failed"), "{reason}");
-    assert_eq!(test.service.statistics().disk.unwrap().lack, Some(ErrorReply::NotPersisted));
-    let running = test.run();
-    assert_eq!(test.reply(&get("k")), value("v"));
-    assert_eq!(test.reply(&watch("k")), Reply::Done);
-    let refused = Reply::Error(ErrorReply::NotPersisted);
-    for write in [persistent("k", "w"), message(&del("k"))] {
-        assert_eq!(ask(&test, write), refused);
-    }
-    assert_eq!(test.reply(&get("k")), value("v"));
-    assert!(!test.service.shared.lock().has_ended);
-    // Once it works, without a restart.
-    disk.set_faults(|faults| faults.fails_name_syncs = false);
+    disk.set_faults(|faults| faults.bytes_max = None);
     test.wait_for_event(&Event::PersistedAgain);
-    assert_eq!(ask(&test, persistent("k", "w")), Reply::Done);
     drop((running, test));
-    assert_eq!(on(&disk).reply_of_get("k"), value("w"));
-}
-
-#[tokio::test]
-async fn after_a_failed_sync_nothing_is_answered_and_the_next_start_has_every_acknowledged_write() {
-    let disk = SimulatedDisk::default();
-    let test = on(&disk);
-    test.send(persistent("k", "v"));
-    test.commit_to_disk().unwrap();
-    assert_eq!(test.sent_messages.replies(), [Reply::Done]);
-    let (lost, other) = (persistent("k", "lost"), persistent("other", "v"));
-    test.send(lost.clone());
-    test.request(&get("k"));
-    disk.set_faults(|faults| faults.fails_next_sync = true);
-    let running = test.run();
-    let ended = tokio::time::timeout(Duration::from_secs(10), test.service.ended()).await.unwrap();
-    let LedgerEnd::Failed(error) = &*ended else { panic!("{ended:?}") };
-    let text = error.to_string();
-    assert!(text.starts_with("cannot use simulated: log-"), "{text}");
-    assert!(text.ends_with(": the sync has failed"), "{text}");
-    let scan = Request::Scan { pattern: "*".into(), token: None };
-    for request in [message(&get("k")), message(&get("none")), message(&scan), lost, other] {
-        assert!(matches!(test.send(request), Verdict::Consumed));
-    }
-    test.request(&set("passing", "v"));
-    test.request(&del("k"));
-    assert_eq!(test.sent_messages.take(), []);
-    drop((running, test));
-    let test = on(&disk.after_kill());
-    assert_eq!([test.reply_of_get("k"), test.reply_of_get("other")], [value("v"), Reply::Absent]);
+    let mut storage = FileLedger::open_on(Arc::new(disk), Policy::default()).unwrap();
+    let mut keys = Vec::new();
+    storage.load(Now::default(), |key, _, _| keys.push(key)).unwrap();
+    assert_eq!(keys, [], "{:?} is gone", key("short"));
 }
 
 /// Otherwise the next start would take the step for time in which keys expired.
@@ -469,43 +355,70 @@ fn a_step_of_the_wall_clock_is_committed_without_any_change() {
     let disk = SimulatedDisk::default();
     let test = TestService::on(FileLedger::open_on(Arc::new(disk), Policy::default()).unwrap());
     let shared = &test.service.shared;
-    let mut committer = shared.committer();
-    let Some(Committer { storage, .. }) = &mut *committer else { panic!() };
+    let mut storage = test.service.storage.lock().unwrap().take().unwrap();
     shared.lock().is_closing = true;
     let now = shared.now();
     let hour_ago = Now { wall_ms: now.wall_ms - 3_600_000, ..now };
     for (committed_at, has_step) in [(now, false), (hour_ago, true)] {
         storage.commit(&[], Version::default(), committed_at).unwrap();
-        assert_eq!(commit_thread::next_group(shared, storage, false).is_some(), has_step);
+        assert_eq!(commit_thread::next_group(shared, &storage, false).is_some(), has_step);
     }
 }
 
+/// A read that waits for a change which then fails is answered with what is there without it.
+#[tokio::test]
+async fn a_read_that_waits_when_the_disk_fails_is_answered_with_what_is_on_disk() {
+    let home = TempDir::new().unwrap();
+    let test = custom(&home);
+    let running = test.run();
+    test.send(persistent("k", "before"));
+    test.sent_messages.wait_for(1);
+    test.sent_messages.take();
+    drop(running);
+    let test = custom(&home);
+    // The commit thread does not run.
+    test.send(persistent("k", "after"));
+    test.send(persistent("new", "v"));
+    [get("k"), get("new")].iter().for_each(|request| test.request(request));
+    test.request(&Request::KeyNotify { key: key("k"), stop: false });
+    test.send(persistent("k", "more"));
+    assert!(test.sent_messages.replies().is_empty());
+    let now = test.service.shared.now();
+    test.service.shared.lock().handle_commit_failure(&test.sent_messages, now);
+    let refused = || Reply::Error(ErrorReply::NotPersisted);
+    let expected = [refused(), refused(), value("before"), Reply::Absent, Reply::Done, refused()];
+    assert_eq!(test.sent_messages.replies(), expected);
+}
+
+/// An expiry is true although its commit fails, and so is what a client has written to the absent key since.
 #[test]
-fn a_write_in_memory_waits_for_the_expiry_of_its_key() {
-    let disk = SimulatedDisk::default();
-    let test = on(&disk);
+fn a_write_in_memory_that_waits_for_an_expiry_is_applied_although_the_commit_fails() {
+    let home = TempDir::new().unwrap();
+    let test = custom(&home);
     let mut short = message(&set_with("k", "v", None, 1));
     short.user_properties.push(PERSIST, "true");
     test.send(short);
-    test.commit_to_disk().unwrap();
+    assert!(!test.service.shared.lock().handle_commit(1, Version::default(), &test.sent_messages));
+    test.service.shared.lock().commit_queue.set_ceiling(Version { ms: u64::MAX, counter: 0 });
     let later = Now { monotonic_ms: u64::MAX, ..test.service.shared.now() };
     test.service.shared.lock().expire(&test.sent_messages, later);
     test.sent_messages.take();
     test.request(&set("k", "in memory"));
     assert_eq!(test.sent_messages.replies(), [], "it waits for the expiry");
-    test.commit_to_disk().unwrap();
+    test.service.shared.lock().handle_commit_failure(&test.sent_messages, test.service.shared.now());
     assert_eq!(test.sent_messages.replies(), [Reply::Done]);
     assert_eq!(test.reply(&get("k")), value("in memory"));
-    // Nothing bounds what does not wait: it adds nothing to the queue.
+    // However often it is written, the queue has the expiry alone: nothing bounds what does not wait.
     for _ in 0..3 {
         assert_eq!(test.reply(&set("k", "again")), Reply::Done);
         assert_eq!(test.reply(&del("k")), Reply::Count(1));
     }
-    assert!(!test.service.shared.lock().commit_queue.has_uncommitted());
+    let group = test.service.shared.lock().commit_queue.take_group().unwrap();
+    assert!(matches!(&group.records[..], [(_, Record::Key(KeyRecord { content: None, .. }))]), "{group:?}");
 }
 
 #[test]
-fn a_second_delivery_waits_for_a_later_change_of_the_key_and_gets_the_first_answer() {
+fn a_redelivery_that_waits_when_the_disk_fails_gets_the_first_answer() {
     let home = TempDir::new().unwrap();
     let test = custom(&home);
     let first = message(&set("k", "in memory"));
@@ -514,20 +427,20 @@ fn a_second_delivery_waits_for_a_later_change_of_the_key_and_gets_the_first_answ
     assert_eq!(test.sent_messages.replies(), [Reply::Done]);
     test.send(first);
     assert_eq!(test.sent_messages.replies(), [], "the key is not committed");
-    test.commit_to_disk().unwrap();
-    assert_eq!(test.sent_messages.replies(), [Reply::Done, Reply::Done]);
-    assert_eq!(test.reply(&get("k")), value("persistent"));
+    test.service.shared.lock().handle_commit_failure(&test.sent_messages, test.service.shared.now());
+    assert_eq!(test.sent_messages.replies(), [Reply::Error(ErrorReply::NotPersisted), Reply::Done]);
+    assert_eq!(test.reply(&get("k")), value("in memory"));
 }
 
-/// How a process ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    Orderly,
-    Kill,
+/// Sends a request and waits for its answer.
+fn ask(test: &TestService, message: Message) -> Reply {
+    test.sent_messages.take();
+    test.send(message);
+    test.sent_messages.wait_for(1);
+    test.sent_messages.replies().remove(0)
 }
 
-/// The store fills the disk by itself, and other files take what it leaves. Each key can be deleted, also after a restart, and then
-/// there is room again.
+/// The store fills the disk by itself. Each key can be deleted, also after a restart, and then there is room again.
 #[tokio::test]
 async fn a_store_that_has_filled_the_disk_can_be_emptied() {
     let policy = Policy {
@@ -535,71 +448,61 @@ async fn a_store_that_has_filled_the_disk_can_be_emptied() {
         segment_bytes: 64 * 1024,
         snapshot_bytes: 256 * 1024,
         close_bytes: 128 * 1024,
-        commits_before: 0,
+        reserve_bytes: 256 * 1024,
+        commits_before: 3,
     };
-    for restart in [None, Some(End::Orderly), Some(End::Kill)] {
-        let mut disk = SimulatedDisk::default();
+    for restarts in [false, true] {
+        let disk = SimulatedDisk::default();
         disk.set_faults(|faults| faults.blocks_max = Some(700));
-        let open = |disk: &SimulatedDisk| {
-            TestService::on(FileLedger::open_on(Arc::new(disk.clone()), policy).unwrap())
-        };
-        let (mut test, value) = (open(&disk), "x".repeat(9_000));
+        let open = || TestService::on(FileLedger::open_on(Arc::new(disk.clone()), policy).unwrap());
+        let (mut test, value) = (open(), "x".repeat(9_000));
         let mut running = test.run();
         let mut count = 0;
-        let refused = loop {
-            match ask(&test, persistent(&format!("k{count}"), &value)) {
-                Reply::Done => count += 1,
-                refused => break refused,
-            }
-        };
-        assert_eq!(refused, DISK_FULL);
-        assert!(count > 40, "{count}");
-        if let Some(end) = restart {
-            let killed = disk.copy();
+        while ask(&test, persistent(&format!("k{count}"), &value)) == Reply::Done {
+            count += 1;
+        }
+        assert!(count > 60, "{count}");
+        if restarts {
             drop((running, test));
-            if end == End::Kill {
-                disk = killed;
-            }
-            fill(&disk);
-            test = open(&disk);
+            test = open();
             running = test.run();
         }
-        // While a snapshot is written that gives room back, deletions may wait for it.
-        let is_done = |test: &TestService, message: &Message, expected: &Reply| {
-            let begun = clock::monotonic();
-            loop {
-                match ask(test, message.clone()) {
-                    reply if reply == *expected => return true,
-                    reply => assert_eq!(reply, DISK_FULL),
-                }
-                if begun.elapsed() > Duration::from_secs(20) {
-                    return false;
-                }
-                std::thread::sleep(Duration::from_millis(10));
-            }
-        };
         for number in 0..count {
-            let del = message(&del(&format!("k{number}")));
-            let is_deleted = is_done(&test, &del, &Reply::Count(1));
-            assert!(is_deleted, "k{number} of {count} cannot be deleted, {restart:?}");
+            // While the disk is being recovered, all writes are refused for a moment.
+            let deleted = (0..100).any(|_| {
+                let reply = ask(&test, message(&del(&format!("k{number}"))));
+                let is_deleted = reply == Reply::Count(1);
+                if !is_deleted {
+                    assert_eq!(reply, Reply::Error(ErrorReply::NotPersisted));
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                is_deleted
+            });
+            assert!(deleted, "k{number} of {count} cannot be deleted, {restarts}");
         }
         for number in 0..count / 2 {
             let set = persistent(&format!("k{number}"), &value);
-            assert!(is_done(&test, &set, &Reply::Done), "there is room again, {restart:?}");
+            let accepted = (0..100).any(|_| {
+                let is_done = ask(&test, set.clone()) == Reply::Done;
+                if !is_done {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                is_done
+            });
+            assert!(accepted, "there is room again");
         }
-        assert!(!test.service.shared.lock().has_ended);
         drop((running, test));
-        let test = open(&disk);
+        let test = open();
         assert_eq!(test.reply_of_get("k0"), Reply::Value(value.into()));
     }
 }
 
-/// Counts commits. Each panics, if so wanted.
+/// Counts commits. The first one panics, if so wanted.
 #[derive(Clone, Default)]
 struct CountingPublisher {
     sent: RecordingPublisher,
     commits: Arc<AtomicUsize>,
-    panics: Arc<AtomicBool>,
+    panics: bool,
 }
 
 impl Publisher for CountingPublisher {
@@ -622,8 +525,8 @@ impl Publisher for CountingPublisher {
     fn publish_monitor_copy(&self, _: ConnectionId, _: Message) {}
 
     fn count_commit(&self, _: Duration) {
-        self.commits.fetch_add(1, Ordering::Relaxed);
-        assert!(!self.panics.load(Ordering::Relaxed), "as the test wants it");
+        let commits = self.commits.fetch_add(1, Ordering::Relaxed);
+        assert!(!self.panics || commits > 0, "as the test wants it");
     }
 }
 
@@ -633,14 +536,11 @@ async fn write_in_one_turn(
     connections: usize,
     panics: bool,
 ) -> (TestService, CountingPublisher) {
-    // No work of the ledger wakes the commit thread.
-    let storage = FileLedger::open_on(Arc::new(SimulatedDisk::default()), Policy::of_one_command());
-    let test = TestService::on(storage.unwrap());
-    let publisher = CountingPublisher::default();
-    publisher.panics.store(panics, Ordering::Relaxed);
-    if let Some(committer) = &mut *test.service.shared.committer() {
-        committer.publisher = Some(Box::new(publisher.clone()));
-    }
+    let test =
+        TestService::on(FileLedger::open_on(Arc::new(SimulatedDisk::default()), Policy::default()).unwrap());
+    let publisher = CountingPublisher { panics, ..CountingPublisher::default() };
+    let storage = test.service.storage.lock().unwrap().take().unwrap();
+    *test.service.shared.committer() = Some(Committer { storage, publisher: Box::new(publisher.clone()) });
     let workers = Workers::start(threads).unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (sender, ended) = std::sync::mpsc::channel();
@@ -684,48 +584,42 @@ async fn the_only_thread_or_one_with_two_connections_leaves_commits_to_the_commi
     }
 }
 
-/// Checks that the ledger has ended by a panic, and that nothing is answered any more.
-fn assert_ended_by_a_panic(test: &TestService, publisher: &CountingPublisher, ended: &LedgerEnd) {
-    assert!(matches!(ended, LedgerEnd::Panicked), "{ended:?}");
-    assert_eq!(publisher.sent.replies(), []);
-    for message in [persistent("d", "v"), message(&get("d")), message(&set("passing", "v"))] {
-        test.service.handle_message(publisher, &peer(1), message, clock::monotonic());
-    }
-    assert_eq!(publisher.sent.replies(), []);
-}
-
 #[tokio::test]
-async fn a_panic_in_a_commit_of_a_thread_of_connections_ends_the_ledger() {
+async fn a_commit_that_panics_in_a_thread_of_connections_counts_as_failed() {
     let (test, publisher) = write_in_one_turn(2, 1, true).await;
     let shared = Arc::clone(&test.service.shared);
-    assert!(shared.committer.is_poisoned());
-    let commit_thread = std::thread::spawn(move || commit_thread::run(&shared));
+    shared.make_commit_due(&mut shared.lock());
+    let commit_thread = std::thread::spawn({
+        let shared = Arc::clone(&shared);
+        move || commit_thread::run(&shared)
+    });
+    publisher.sent.wait_for(3);
+    assert_eq!(publisher.sent.replies(), [(); 3].map(|()| Reply::Error(ErrorReply::NotPersisted)));
+    test.wait_for_event(&Event::PersistedAgain);
+    let write =
+        || test.service.handle_message(&publisher, &peer(1), persistent("d", "v"), clock::monotonic());
+    write();
+    publisher.sent.wait_for(1);
+    assert_eq!(publisher.sent.replies(), [Reply::Done]);
+    assert!(!shared.committer.is_poisoned(), "threads of connections commit again");
+    shared.lock().is_closing = true;
+    shared.has_uncommitted.notify_all();
     bounded(|| commit_thread.join()).unwrap();
-    let ended = tokio::time::timeout(Duration::from_secs(10), test.service.ended()).await.unwrap();
-    assert_ended_by_a_panic(&test, &publisher, &ended);
 }
 
-#[tokio::test]
-async fn a_panic_in_the_commit_thread_ends_the_ledger_although_the_thread_of_the_ledger_goes_on() {
-    let disk = SimulatedDisk::default();
-    let (test, publisher) = (on(&disk), CountingPublisher::default());
-    let running = test.service.start_background_tasks(publisher.clone()).unwrap();
-    let write = |name: &str| {
-        test.service.handle_message(&publisher, &peer(1), persistent(name, "v"), clock::monotonic());
-    };
-    write("a");
-    publisher.sent.wait_for(1);
-    // The other thread runs: it has made the next segment.
-    wait_until(|| disk.has("log-2"), "work is done");
-    assert_eq!(publisher.sent.replies(), [Reply::Done]);
-    publisher.panics.store(true, Ordering::Relaxed);
-    write("b");
-    let ended = tokio::time::timeout(Duration::from_secs(10), test.service.ended()).await;
-    let Ok(ended) = ended else {
-        // Its threads would be waited for.
-        std::mem::forget(running);
-        panic!("the ledger goes on");
-    };
-    assert_ended_by_a_panic(&test, &publisher, &ended);
-    drop(running);
+#[test]
+fn the_first_write_after_a_failed_commit_is_committed_at_once() {
+    let test =
+        TestService::on(FileLedger::open_on(Arc::new(SimulatedDisk::default()), Policy::default()).unwrap());
+    let (shared, now) = (&test.service.shared, test.service.shared.now());
+    let mut storage = test.service.storage.lock().unwrap().take().unwrap();
+    test.send(persistent("a", "v"));
+    {
+        let mut state = shared.lock();
+        state.is_commit_due = false;
+        state.handle_commit_failure(&test.sent_messages, now);
+    }
+    commit_thread::try_recover(shared, &mut storage, &test.sent_messages, now).unwrap();
+    test.send(persistent("b", "v"));
+    assert!(shared.lock().is_commit_due);
 }

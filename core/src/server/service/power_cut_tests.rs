@@ -1,6 +1,5 @@
-//! Simulated power cuts, kills and failed syncs at random moments: every acknowledged change is there afterwards, nothing
-//! is there that was not written, and no version goes back. A full disk refuses writes and fails no commit. The same checks find a
-//! disk that ignores syncs.
+//! Simulated power cuts and kills at random moments: every acknowledged change is there afterwards, nothing
+//! is there that was not written, and no version goes back. The same checks find a disk that ignores syncs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,15 +9,13 @@ use bytes::Bytes;
 use super::commit_thread;
 use super::ledger_steps_for_tests::LedgerSteps;
 use super::ledger_work;
-use super::shared::Committer;
-use super::state::records_bytes_max;
 use super::tests::{RecordingPublisher, SEEDS, del, get, message, peer, set_with, version};
 use super::*;
 use crate::clock;
 use crate::ledger::file::simulated::{self, SeededRandom, SimulatedDisk};
-use crate::ledger::{FileLedger, Group, KeyRecord, Policy, Record};
+use crate::ledger::{FileLedger, Policy, StorageError};
 use crate::protocol::message::TIMESTAMP;
-use crate::protocol::{Condition, ConnectionId, ErrorReply, Key, Reply, Request, Timestamp};
+use crate::protocol::{Condition, ConnectionId, Key, Reply, Timestamp};
 use crate::server::delivery::ReplyTo;
 use crate::server::metrics::Verb;
 use crate::store::{Now, StoreRequest, Version, WatchOptions};
@@ -37,8 +34,6 @@ struct Scenario {
     persists_all: bool,
     /// Whether it is full at times, and syncs fail.
     has_failing_disk: bool,
-    /// Whether the last commit has failed: the process ends.
-    has_ended: bool,
     /// The acknowledged state, which must be on disk.
     acknowledged: PersistentKeys,
     interrupted: Option<PersistentKeys>,
@@ -60,17 +55,15 @@ struct Figures {
     early: u64,
     /// Interrupted commits that were on disk afterwards.
     finished: u64,
+    failures: u64,
+    recoveries: u64,
     /// Starts that had to apply groups of the log.
     logged: u64,
     snapshots: u64,
-    /// Snapshots that were being written at the end of a process.
-    unfinished: u64,
-    /// Processes that ended because a commit had failed.
+    /// Snapshots that were given up because a commit has failed.
+    cancelled: u64,
+    /// Processes that ended after a failed sync.
     failed_ends: u64,
-    /// Writes that were refused because the disk was full.
-    refused: u64,
-    /// Groups that had only a part of what was uncommitted.
-    parts: u64,
     /// Kills of the process without a power cut.
     kills: u64,
     /// Orderly ends, or attempts at one.
@@ -82,6 +75,7 @@ struct Figures {
 /// A process between two power cuts.
 struct Process {
     service: Arc<Service>,
+    storage: FileLedger,
     steps: LedgerSteps,
     sent_messages: RecordingPublisher,
     now: Now,
@@ -96,7 +90,6 @@ impl Scenario {
             disk,
             persists_all,
             has_failing_disk: !seed.is_multiple_of(3),
-            has_ended: false,
             acknowledged: PersistentKeys::new(),
             interrupted: None,
             seen: HashMap::new(),
@@ -121,39 +114,27 @@ impl Scenario {
             other => other?,
         };
         self.disk.set_faults(|faults| faults.cut_after = faults.cut_after.or(Some(cut_after)));
-        self.has_ended = false;
         while !self.disk.is_off() {
             self.draw_faults();
             (0..=self.random.below(8)).for_each(|_| self.request(&mut process));
             self.work(&mut process);
-            self.commit(&mut process)?;
-            if self.has_ended {
-                break;
-            }
+            self.commit(&mut process);
             self.work(&mut process);
             if self.random.below(300) == 0 {
-                return self.close(process);
+                self.figures.ends += 1;
+                process.close();
+                self.end();
+                return Ok(());
+            }
+            // It is killed while it recovers from a failed write or sync.
+            if !process.storage.is_open() {
+                break;
             }
         }
-        self.figures.failed_ends += u64::from(self.has_ended && !self.disk.is_off());
+        self.figures.failed_ends += u64::from(!process.storage.is_open());
         self.figures.snapshots += process.steps.snapshots;
-        self.figures.unfinished += u64::from(process.steps.has_snapshot());
+        self.figures.cancelled += process.steps.cancelled;
         drop(process);
-        self.end();
-        Ok(())
-    }
-
-    /// Ends a process in order. The power may be cut meanwhile.
-    fn close(&mut self, mut process: Process) -> Result<(), String> {
-        // The last groups are committed first.
-        while !self.has_ended && process.service.shared.lock().commit_queue.has_uncommitted() {
-            self.commit(&mut process)?;
-        }
-        self.figures.snapshots += process.steps.snapshots;
-        if !self.has_ended {
-            self.figures.ends += 1;
-            process.close();
-        }
         self.end();
         Ok(())
     }
@@ -224,21 +205,21 @@ impl Scenario {
             SEEDS,
         );
         let service = service.map_err(|error| error.to_string())?;
+        let storage = service.storage.lock().unwrap().take().unwrap();
         let (steps, sent_messages) = (LedgerSteps::default(), RecordingPublisher::default());
-        Ok(Process { service, steps, sent_messages, now })
+        Ok(Process { service, storage, steps, sent_messages, now })
     }
 
     /// Sometimes fills the disk or lets a sync fail.
     fn draw_faults(&mut self) {
-        let (kind, room) = (self.random.below(160), self.random.below(16));
+        let (kind, room) = (self.random.below(40), self.random.below(6) * 100_000);
         if !self.has_failing_disk {
             return;
         }
-        let blocks = self.disk.blocks() + usize::try_from(room).unwrap();
         self.disk.set_faults(|faults| match kind {
             0 => faults.fails_next_sync = true,
-            1..5 => faults.blocks_max = Some(blocks),
-            5..15 => faults.blocks_max = None,
+            1 => faults.bytes_max = Some(room),
+            2..10 => faults.bytes_max = None,
             _ => {}
         });
     }
@@ -278,12 +259,14 @@ impl Scenario {
         let (verb, received) = (Verb::Set, clock::monotonic());
         let correlation = message.correlation.clone().unwrap();
         let reply_to = ReplyTo { response_topic: name, correlation, verb, received, details: None };
-        let shared = &process.service.shared;
-        let bytes = records_bytes_max(&call, None);
-        let is_read = matches!(request, Request::Get { .. });
-        let mut state = if is_read { shared.lock() } else { shared.lock_with_room(bytes) };
-        state.handle_request(&process.sent_messages, &peer(1), call, reply_to, &message, process.now);
-        drop(state);
+        process.service.shared.lock().handle_request(
+            &process.sent_messages,
+            &peer(1),
+            call,
+            reply_to,
+            &message,
+            process.now,
+        );
         // Only responses about keys in memory were sent.
         self.note_seen(process);
     }
@@ -293,8 +276,6 @@ impl Scenario {
         let sent = process.sent_messages.take().into_iter().filter(|(to, _)| to.is_none());
         let answers = sent.map(|(_, message)| message);
         for answer in answers.filter(|answer| Reply::decode(&answer.payload) != Ok(Reply::Absent)) {
-            let is_refused = Reply::decode(&answer.payload) == Ok(Reply::Error(ErrorReply::DiskFull));
-            self.figures.refused += u64::from(is_refused);
             if let Some(version) = answer.user_property(TIMESTAMP).map(|_| version(&answer)) {
                 let key = Key::new(answer.topic.to_string()).unwrap();
                 let version = Version { ms: version.ms, counter: version.counter };
@@ -312,78 +293,66 @@ impl Scenario {
 
     /// Does some of the work that another thread does.
     fn work(&mut self, process: &mut Process) {
-        let Process { service, steps, now, .. } = process;
-        steps.step(&service.shared, *now, self.random.below(4));
+        let Process { service, storage, steps, now, .. } = process;
+        steps.step(&service.shared, storage, *now, self.random.below(4));
     }
 
-    /// Commits the next group. If that fails, the process ends: its memory counts for nothing.
-    fn commit(&mut self, process: &mut Process) -> Result<(), String> {
-        let shared = &process.service.shared;
-        let (taken, is_part) = {
-            let mut state = shared.lock();
-            let taken = state.take_group(process.now);
-            (taken, state.commit_queue.has_uncommitted())
-        };
-        let Some(group) = taken else { return Ok(()) };
-        let after = after(&self.acknowledged, &group);
-        if is_part {
-            self.figures.parts += 1;
-        } else {
-            assert!(after == persistent_keys(process), "the groups have all changes");
-        }
+    fn commit(&mut self, process: &mut Process) {
+        let taken = process.service.shared.lock().take_group(process.now);
+        let Some(group) = taken else { return };
+        let after = persistent_keys(process);
         self.interrupted = Some(after.clone());
-        let mut committer = shared.committer();
-        let Some(Committer { storage, .. }) = &mut *committer else { panic!("the ledger has ended") };
-        let committed = commit_thread::commit(shared, storage, group, process.now, &process.sent_messages);
-        drop(committer);
-        match committed {
-            Ok(()) => {
-                self.figures.commits += 1;
-                self.acknowledged = after;
-                self.interrupted = None;
-                self.note_seen(process);
-            }
-            Err(error) if error.kind.is_lack_of_room() => {
-                return Err(format!("a commit that was admitted has no room: {error}"));
-            }
-            Err(_) => self.has_ended = true,
+        let begun = self.acknowledged.clone();
+        if commit_thread::commit(
+            &process.service.shared,
+            &mut process.storage,
+            group,
+            process.now,
+            &process.sent_messages,
+        ) {
+            self.figures.commits += 1;
+            self.acknowledged = after;
+            self.interrupted = None;
+            self.note_seen(process);
+            return;
         }
-        Ok(())
+        assert!(persistent_keys(process) == begun, "a failed commit is rolled back");
+        process.sent_messages.take();
+        self.figures.failures += 1;
+        while !self.disk.is_off() {
+            if !process.storage.is_open() && self.random.below(6) == 0 {
+                return;
+            }
+            // While the disk fails, other requests continue, and no persistent key changes.
+            self.request(process);
+            self.disk.set_faults(|faults| faults.bytes_max = faults.bytes_max.map(|room| room + 200_000));
+            if try_recover(process).is_ok() {
+                assert!(persistent_keys(process) == begun, "no change was accepted meanwhile");
+                self.interrupted = None;
+                self.figures.recoveries += 1;
+                return;
+            }
+        }
     }
 }
 
 impl Process {
     /// Ends in order, with a last snapshot if one is due.
-    fn close(self) {
-        let Self { service, steps, now, .. } = self;
-        // The thread of the ledger ends first.
-        drop(steps);
-        let shared = &service.shared;
-        let Some(Committer { mut storage, .. }) = shared.committer().take() else { return };
-        storage.cancel_work();
-        if storage.is_snapshot_due_at_end()
-            && let Ok(mut snapshot) = storage.begin_last_snapshot(now)
+    fn close(mut self) {
+        let shared = &self.service.shared;
+        if self.storage.is_snapshot_due_at_end()
+            && let Ok(mut snapshot) = self.storage.begin_rewrite(self.now)
             && ledger_work::write_all(shared, &mut snapshot, |_| true).is_ok()
         {
-            let _ = storage.finish_last_snapshot(snapshot);
+            let _ = self.storage.finish_rewrite(snapshot);
         }
-        storage.close();
+        self.storage.close();
     }
 }
 
-/// Returns the persistent keys after a group.
-fn after(before: &PersistentKeys, group: &Group) -> PersistentKeys {
-    let mut after = before.clone();
-    for (_, record) in &group.records {
-        let Record::Key(KeyRecord { key, version, content }) = record else { panic!("{record:?}") };
-        match content.as_ref().filter(|stored| stored.persist) {
-            Some(stored) => {
-                drop(after.insert(key.clone(), (*version, stored.value.clone(), stored.fence.clone())));
-            }
-            None => drop(after.remove(key)),
-        }
-    }
-    after
+fn try_recover(process: &mut Process) -> Result<(), StorageError> {
+    let Process { service, storage, now, sent_messages, .. } = process;
+    commit_thread::try_recover(&service.shared, storage, sent_messages, *now)
 }
 
 fn persistent_keys(process: &Process) -> PersistentKeys {
@@ -423,11 +392,14 @@ fn cut(cuts: u64, first_seed: u64) {
     }
     println!("{sum:?}");
     assert!(sum.cuts >= cuts && sum.commits > cuts && sum.acknowledged > sum.commits, "{sum:?}");
-    assert!(sum.logged > cuts / 3 && sum.snapshots > cuts / 2 && sum.unfinished > cuts / 20, "{sum:?}");
-    assert!(sum.failed_ends > cuts / 20 && sum.refused > cuts / 4 && sum.parts > 0, "{sum:?}");
+    assert!(sum.logged > cuts / 3 && sum.snapshots > cuts / 2 && sum.cancelled > 0, "{sum:?}");
+    assert!(sum.failed_ends > cuts / 100, "{sum:?}");
     assert!(sum.kills > cuts / 5 && sum.ends > cuts / 10, "{sum:?}");
     assert!(sum.ahead > cuts / 4, "{sum:?}");
-    assert!(sum.early > cuts / 20 && sum.finished > 0, "{sum:?}");
+    assert!(
+        sum.early > cuts / 20 && sum.finished > 0 && sum.failures > cuts / 10 && sum.recoveries > cuts / 10,
+        "{sum:?}"
+    );
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub(in crate::server) struct RunningScan {
     from: Peer,
     /// The page so far, and where its reply goes.
     page: Option<(Scan, ReplyTo)>,
+    /// Number of failed commits at the start: a failed one undoes changes that the page may show.
+    failures: u64,
     /// How often the instance of a cluster had lost its ownership at the start: then another one answers.
     losses: u64,
     /// Number of steps that were left out in turn, because other requests waited.
@@ -50,8 +52,8 @@ impl RunningScan {
         from: Peer,
         page: (Scan, ReplyTo),
     ) -> Self {
-        let (losses, life) = (state.cluster.losses, state.life());
-        Self { shared, metrics, life, from, page: Some(page), losses, skipped: 0 }
+        let (failures, losses, life) = (state.commit_queue.failures(), state.cluster.losses, state.life());
+        Self { shared, metrics, life, from, page: Some(page), failures, losses, skipped: 0 }
     }
 
     /// Makes the token of the next page opaque.
@@ -88,9 +90,11 @@ impl RunningScan {
         }
         let reply = self.with_token(scan.into_reply());
         let mut state = self.shared.lock();
-        if state.cluster.losses != self.losses || state.has_ended {
+        if state.cluster.losses != self.losses {
             return true;
         }
+        let has_failed = state.commit_queue.failures() != self.failures;
+        let reply = if has_failed { Reply::Error(ErrorReply::NotPersisted) } else { reply };
         state.send_page(publisher, reply_to, Response::new(&reply, None));
         commit_after_turn(&self.shared, state);
         true
@@ -112,11 +116,14 @@ impl fmt::Debug for RunningScan {
 
 #[cfg(test)]
 mod tests {
+    use tempfile::TempDir;
+
     use super::super::Persistence;
     use super::super::tests::{TestService, get, peer, set};
     use super::*;
     use crate::clock;
     use crate::server::metrics::Verb;
+    use crate::store::Version;
 
     /// More than one step looks at.
     const KEYS: usize = 3_000;
@@ -147,5 +154,28 @@ mod tests {
         while !scan.advance(&test.sent_messages) {}
         let Some(Reply::Keys { keys, token: None }) = test.sent_messages.replies().pop() else { panic!() };
         assert_eq!(keys.len(), 100);
+    }
+
+    #[test]
+    fn a_scan_that_saw_changes_whose_commit_failed_is_answered_with_an_error() {
+        let home = TempDir::new().unwrap();
+        for fails in [false, true] {
+            let test = filled(Persistence::All(home.path().join(fails.to_string())));
+            let mut scan = start(&test, "k29*");
+            assert!(!scan.advance(&test.sent_messages));
+            test.sent_messages.take();
+            let mut state = test.service.shared.lock();
+            if fails {
+                state.handle_commit_failure(&test.sent_messages, test.service.shared.now());
+            } else {
+                let ceiling = Version { ms: u64::MAX, counter: 0 };
+                while state.handle_commit(KEYS as u64, ceiling, &test.sent_messages) {}
+            }
+            drop(state);
+            test.sent_messages.take();
+            while !scan.advance(&test.sent_messages) {}
+            let reply = test.sent_messages.replies().pop().unwrap();
+            assert_eq!(reply == Reply::Error(ErrorReply::NotPersisted), fails, "{reply:?}");
+        }
     }
 }

@@ -36,8 +36,6 @@ pub enum Persistence {
 pub struct StoreSettings {
     pub limits: Limits,
     pub persistence: Persistence,
-    /// Whether the process ends soon, as one that runs a single command does: it prepares nothing for later writes.
-    pub ends_soon: bool,
     /// Whether a new store begins with keys: see [`StoreServer::take_seeding`](crate::server::StoreServer::take_seeding).
     pub has_seed: bool,
     /// `None`: the store takes part in no exchange. Otherwise there must be persistence.

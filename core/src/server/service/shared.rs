@@ -1,53 +1,29 @@
 //! State that the broker's connections, the commit thread and the expiry task share.
 
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::{Duration, Instant};
-use std::{fmt, thread};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+use std::time::Instant;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use super::cluster_state::ClusterSignals;
 use super::state::State;
 use super::wall_clock::{ClockStep, Observation, WallClock, trusted_ms};
 use super::work_signal::WorkSignal;
-use crate::broker::workers;
 use crate::clock;
-use crate::ledger::room::group_bytes;
-use crate::ledger::{FileLedger, LedgerKind, StorageError};
+use crate::ledger::{FileLedger, LedgerKind};
 use crate::server::delivery::Publisher;
 use crate::server::event::{Event, EventSink};
 use crate::store::{Now, Version};
 
-/// The longest time that a request waits for room, and the time between two looks.
-const ROOM_WAIT_MAX: Duration = Duration::from_secs(5);
-const ROOM_PAUSE: Duration = Duration::from_millis(2);
 /// How often background work yields to threads that wait for the lock: enough for a few of them to wake.
 const YIELDS_MAX: usize = 100;
-
-/// Why a ledger has ended.
-#[derive(Debug)]
-pub enum LedgerEnd {
-    /// The files could not be written: it is unknown what of the last group is on the disk.
-    Failed(StorageError),
-    /// A thread has panicked.
-    Panicked,
-}
-
-impl fmt::Display for LedgerEnd {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Failed(error) => error.fmt(out),
-            Self::Panicked => out.write_str("the thread that writes the data has panicked"),
-        }
-    }
-}
 
 /// What a commit needs. A thread that holds it commits; no other one does meanwhile.
 pub(super) struct Committer {
     pub(super) storage: FileLedger,
-    /// `None` before the background tasks: nothing is committed yet.
-    pub(super) publisher: Option<Box<dyn Publisher>>,
+    pub(super) publisher: Box<dyn Publisher>,
 }
 
 /// The state behind its lock, and the signals that go with it.
@@ -57,8 +33,8 @@ pub(super) struct Committer {
 /// on. The broker may be called under the lock; it calls the service without holding a lock of its own.
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// `None` without a disk, and after the background tasks or the end of the ledger. Locked before the state. It is poisoned if a
-    /// commit has panicked.
+    /// `None` without a disk, and before and after the background tasks. Locked before the state. Only the commit thread
+    /// waits for it. It is poisoned if a commit has panicked.
     pub(super) committer: Mutex<Option<Committer>>,
     /// Number of threads that wait for the lock.
     waiting: AtomicUsize,
@@ -66,8 +42,8 @@ pub(super) struct Shared {
     pub(super) has_uncommitted: Condvar,
     /// What the thread of the ledger is to do.
     pub(super) ledger_work: WorkSignal,
-    /// Why the ledger has ended, once it has.
-    pub(super) ended: watch::Sender<Option<Arc<LedgerEnd>>>,
+    /// Whether it is to be reported that the disk works again, as soon as it is known what it has room for.
+    pub(super) owes_report: AtomicBool,
     /// Signaled when a key expires before the time at which the expiry task would wake.
     pub(super) has_earlier_deadline: Notify,
     /// Signaled when the exchange may have frames to send, or events to report: for its task, and for the uplink.
@@ -86,12 +62,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(
-        state: State,
-        storage: Option<FileLedger>,
-        events: EventSink,
-        origin: clock::Reading,
-    ) -> Self {
+    pub(super) fn new(state: State, events: EventSink, origin: clock::Reading) -> Self {
         let observation = Observation { wall_ms: origin.wall_ms, boot_ms: 0 };
         // The files have been read since the origin.
         let since_origin = clock::monotonic().saturating_duration_since(origin.monotonic);
@@ -99,11 +70,11 @@ impl Shared {
         Self {
             cluster: ClusterSignals::new(&state.cluster),
             state: Mutex::new(state),
-            committer: Mutex::new(storage.map(|storage| Committer { storage, publisher: None })),
+            committer: Mutex::new(None),
             waiting: AtomicUsize::new(0),
             has_uncommitted: Condvar::new(),
             ledger_work: WorkSignal::default(),
-            ended: watch::Sender::new(None),
+            owes_report: AtomicBool::new(false),
             has_earlier_deadline: Notify::new(),
             exchange_changed: Notify::new(),
             uplink_changed: Notify::new(),
@@ -238,68 +209,13 @@ impl Shared {
         }
     }
 
-    /// Locks the state when the ledger has room for a step of this length that grows, unless no more can be had.
-    pub(super) fn lock_with_room(&self, bytes: u64) -> MutexGuard<'_, State> {
-        let mut begun = None;
-        loop {
-            let state = self.lock();
-            let queue = &state.commit_queue;
-            if queue.has_room_for(bytes, true) || queue.lack().is_some() || state.has_ended {
-                return state;
-            }
-            drop(state);
-            let begun = *begun.get_or_insert_with(clock::monotonic);
-            if begun.elapsed() >= ROOM_WAIT_MAX {
-                return self.lock();
-            }
-            workers::block(|| self.claim(bytes));
-        }
-    }
-
-    /// Locks the state as [`Shared::lock_with_room`] does, for a step that does not grow: on a full disk, when the snapshot that gives
-    /// room back is in place. That others wait with it is better than to refuse what makes room.
-    pub(super) fn lock_with_room_to_delete(&self, bytes: u64) -> MutexGuard<'_, State> {
-        let (begun, mut state) = (clock::monotonic(), self.lock_with_room(bytes));
-        while state.commit_queue.waits_for_room(bytes) && begun.elapsed() < ROOM_WAIT_MAX {
-            self.make_commit_due(&mut state);
-            drop(state);
-            workers::block(|| thread::sleep(ROOM_PAUSE));
-            state = self.lock();
-        }
-        state
-    }
-
-    /// Gets room for a step of this length, or waits a moment if that is under way.
-    fn claim(&self, bytes: u64) {
-        let mut committer = self.committer();
-        let Some(Committer { storage, .. }) = &mut *committer else { return thread::sleep(ROOM_PAUSE) };
-        let pending_bytes = self.lock().commit_queue.pending_bytes();
-        let is_claimed = storage.claim(group_bytes(bytes), pending_bytes);
-        let report = self.lock().set_room(storage, self.now());
-        drop(committer);
-        self.report(report);
-        if !is_claimed {
-            thread::sleep(ROOM_PAUSE);
-        }
-    }
-
-    /// Reports an event, without a lock of the state.
-    pub(super) fn report(&self, event: Option<Event>) {
-        if let Some(event) = event {
-            (self.events)(event);
-            self.wake_exchange();
-        }
-    }
-
-    /// Ends the ledger: nothing is answered any more, and the process is to end.
-    pub(super) fn end_ledger(&self, end: LedgerEnd) {
-        self.lock().has_ended = true;
-        self.ended.send_if_modified(|ended| match ended {
-            Some(_) => false,
-            None => {
-                *ended = Some(Arc::new(end));
-                true
-            }
+    /// Reports whether persistent keys can be set again, or only deleted.
+    pub(super) fn report_room(&self, storage: &FileLedger) {
+        self.owes_report.store(false, Ordering::Relaxed);
+        (self.events)(if storage.is_short_of_room() {
+            Event::NotPersisted { reason: "the disk is full, and keys can only be deleted".to_owned() }
+        } else {
+            Event::PersistedAgain
         });
     }
 
@@ -336,7 +252,7 @@ mod tests {
         let (start, now) = (Duration::from_secs(10), clock::now());
         let begun = clock::Reading { wall_ms: now.wall_ms - 10_000, monotonic: now.monotonic - start };
         let state = State::new(Store::new(Limits::default()), LedgerKind::Memory, false, false);
-        let shared = Shared::new(state, None, Arc::new(|_| {}), begun);
+        let shared = Shared::new(state, Arc::new(|_| {}), begun);
         let step_ms = shared.wall_clock().offset_ms() - shared.wall_offset_ms.load(Ordering::Relaxed);
         assert!(step_ms.abs() < 5_000, "{step_ms}");
     }

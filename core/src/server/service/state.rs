@@ -4,8 +4,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use crate::broker::{HeldAcknowledgement, Peer};
-use crate::ledger::room::key_bytes;
-use crate::ledger::{CommitQueue, DependsOn, FileLedger, LedgerKind, Write};
+use crate::ledger::{CommitQueue, DependsOn, KeyRecord, LedgerKind, Record, Undo};
 use crate::protocol::message::PREFIX;
 use crate::protocol::{Details, ErrorReply, Key, Message, Reply, Request, UserProperties};
 use crate::server::delivery::{Outbound, Publisher, ReplyTo, Response};
@@ -13,11 +12,10 @@ use crate::server::duplicate_detection::{self, DuplicateDetection};
 use crate::server::event::Event;
 use crate::server::exchange::participant::Participant;
 use crate::server::service::cluster_state::{ClusterState, ClusterStatistics, new_duplicates};
-use crate::server::service::exchange::READY_BYTES;
 use crate::server::service::statistics::{DiskStatistics, ServiceStatistics};
 use crate::server::service::tombstones::Tombstones;
-use crate::server::waiting_answer::{WaitingAnswer, WriteIdentity};
-use crate::store::{Change, EXPIRED_PER_POLL_MAX, Now, Store, StoreRequest, StoreResponse, StoredValue};
+use crate::server::waiting_answer::{WaitingAnswer, WaitingWrite, WriteIdentity};
+use crate::store::{Change, Now, Store, StoreRequest, StoreResponse, StoredValue, Version};
 
 /// The least time between two reports of forgotten replies, in milliseconds.
 const FORGOTTEN_REPORT_MS: u64 = 60_000;
@@ -37,10 +35,8 @@ pub(super) struct State {
     pub(super) exchange: Option<Box<Participant>>,
     /// Whether keys may be in memory only although there is a disk.
     pub(super) has_memory_keys: bool,
-    /// Whether it was reported that the disk has no room.
-    is_lack_reported: bool,
-    /// Whether the ledger has ended: nothing is answered any more.
-    pub(super) has_ended: bool,
+    /// Whether writes are refused for lack of room on the disk: all but deletions, or some.
+    pub(super) lacks_room: bool,
     /// When the expiry task wakes by itself, in monotonic milliseconds.
     pub(super) expiry_wakes_ms: u64,
     pub(super) is_closing: bool,
@@ -85,8 +81,7 @@ impl State {
             cluster: ClusterState::new(has_registrations, ledger != LedgerKind::Etcd),
             exchange: None,
             has_memory_keys,
-            is_lack_reported: false,
-            has_ended: false,
+            lacks_room: false,
             expiry_wakes_ms: 0,
             is_closing: false,
             is_turn_running: false,
@@ -110,7 +105,7 @@ impl State {
 
     pub(super) fn statistics(&self) -> ServiceStatistics {
         let (queue, is_serving) = (&self.commit_queue, self.cluster.is_serving);
-        let is_short_of_room = self.refuses_growth();
+        let is_short_of_room = queue.is_short_of_room();
         let has = |ledger| self.ledger() == ledger;
         ServiceStatistics {
             store: self.store.statistics(),
@@ -119,31 +114,8 @@ impl State {
             recorded_bytes_max: self.duplicates.bytes_max(),
             recorded_forgotten: self.duplicates.forgotten(),
             disk: has(LedgerKind::File)
-                .then(|| DiskStatistics { lack: queue.lack().filter(|_| is_short_of_room).cloned() }),
+                .then_some(DiskStatistics { is_short_of_room, lacks_room: self.lacks_room }),
             cluster: has(LedgerKind::Etcd).then_some(ClusterStatistics { is_serving, is_short_of_room }),
-        }
-    }
-
-    /// Whether persistent keys can only be deleted, because the disk or etcd has no room for more.
-    pub(super) fn refuses_growth(&self) -> bool {
-        let is_etcd = self.ledger() == LedgerKind::Etcd;
-        self.commit_queue.lack().is_some() && (is_etcd || !self.commit_queue.has_room_for(1, true))
-    }
-
-    /// Notes what the ledger has room for. Returns what is to be reported.
-    pub(super) fn set_room(&mut self, storage: &mut FileLedger, now: Now) -> Option<Event> {
-        let tombstones = self.tombstones.bytes() as u64;
-        // What rows take is not known.
-        let stored =
-            self.exchange.is_none().then(|| self.store.persistent_bytes().saturating_add(tombstones));
-        storage.note_stored(stored);
-        self.commit_queue.set_room(storage.room(now));
-        let is_refused = self.refuses_growth();
-        let was_reported = std::mem::replace(&mut self.is_lack_reported, is_refused);
-        match (was_reported, is_refused, storage.lack()) {
-            (false, true, Some(lack)) => Some(Event::NotPersisted { reason: lack.to_string() }),
-            (true, false, _) => Some(Event::PersistedAgain),
-            _ => None,
         }
     }
 
@@ -186,9 +158,8 @@ impl State {
         self.handle_write(publisher, from, request, reply_to, identity, now)
     }
 
-    /// Handles SET, DEL and VDEL, each applied once however often it is delivered (protocol §1): admits the write, lets the store and
-    /// the exchange decide, appends the records, and answers, now or when they are durable.
-    fn handle_write(
+    /// Handles SET, DEL and VDEL, each applied once however often it is delivered (protocol §1).
+    pub(super) fn handle_write(
         &mut self,
         publisher: &dyn Publisher,
         from: &Peer,
@@ -198,23 +169,31 @@ impl State {
         now: Now,
     ) -> Handled {
         let Some(key) = written_key(&request.request).cloned() else { return Handled::Answered };
-        let WriteIdentity { fingerprint, expiry_s } = identity;
         self.commit_queue.begin_step();
-        if let Some(response) = self.duplicates.recognize(from, fingerprint, now.monotonic_ms) {
-            // The first delivery may not be committed yet.
+        if let Some(response) = self.duplicates.recognize(from, identity.fingerprint, now.monotonic_ms) {
+            // The first delivery may not be committed yet, and its response may still fail.
             let waits = self.commit_queue.waits(DependsOn::Key(&key));
-            self.answer_write(publisher, Outbound::from((reply_to, response)), waits, None);
+            let write = (waits && self.undoes()).then(|| WaitingWrite::new(request, from, identity));
+            self.answer_write(publisher, Outbound::from((reply_to, response)), waits, write, None);
             return Handled::Answered;
         }
-        if self.was_answered(fingerprint) {
+        if self.was_answered(identity.fingerprint) {
             // Its response was discarded: it is older than those that are recorded.
             return Handled::Answered;
         }
         let takes_part = self.takes_part(&key);
-        if let Err(error) = self.admit(&request, &key, takes_part, now) {
+        let is_persistent = request.persist || takes_part || self.store.is_persistent(&key);
+        let deletes = !matches!(request.request, Request::Set { .. });
+        if let Some(error) = self.commit_queue.write_error(&key, is_persistent, deletes) {
             self.refuse_write(publisher, from, reply_to, identity, error, now);
             return Handled::Answered;
         }
+        let before = self.may_be_undone(&request, &key, is_persistent, now).then(|| {
+            (
+                WaitingWrite::new(request.clone(), from, identity),
+                KeyRecord::new(key.clone(), self.read(&key, now)),
+            )
+        });
         self.prepare_write(&mut request, &key, takes_part);
         let StoreResponse { reply, version, expired, mut change, .. } =
             self.store.handle_request(request, now);
@@ -226,42 +205,33 @@ impl State {
             // The key may have been in memory only, until the walk. Its deletion has a row all the same.
             change.persist = true;
         }
+        if let Some(error) = change.as_ref().and_then(|change| self.commit_queue.ceiling_error(change)) {
+            self.store.restore(&key, before.and_then(|(_, before)| before.into_versioned()));
+            Outbound::from((reply_to, Response::error(error))).send(publisher);
+            return Handled::Answered;
+        }
         if let Some(change) = change.as_ref().filter(|_| takes_part || self.has_leftovers()) {
             self.record_change(publisher, change, reply_to.details.as_mut(), now);
         }
         let depends_on = change.as_ref().map_or(DependsOn::Key(&key), DependsOn::Change);
         let waits = self.commit_queue.waits(depends_on);
+        debug_assert!(before.is_some() || !(waits && self.undoes()), "a write that waits can be undone");
+        let (mut write, mut acknowledgement) = (None, None);
         let response = Response::new(&reply, version);
-        let mut acknowledgement = None;
         if waits {
-            change.iter().for_each(|change| self.commit_queue.add_record(change.into()));
+            let (again, before) = before.unzip();
+            if let Some(change) = &change {
+                let undo = before.map(|before| Undo::Restore(Record::Key(before)));
+                self.commit_queue.add_record(undo, change.into());
+            }
             self.record_response(&from.client_id, identity, &response, now);
-            acknowledgement = from.hold_acknowledgement();
+            (write, acknowledgement) = (again, from.hold_acknowledgement());
         }
         let outbound = Outbound { response: Some((reply_to, response.clone())), change };
-        self.answer_write(publisher, outbound, waits, acknowledgement);
-        self.duplicates.record(from, fingerprint, response, expiry_s, now.monotonic_ms);
+        let sequence = self.answer_write(publisher, outbound, waits, write, acknowledgement);
+        let WriteIdentity { fingerprint, expiry_s } = identity;
+        self.duplicates.record(from, fingerprint, response, expiry_s, now.monotonic_ms, sequence);
         if reply == NOT_AUTHORIZED { Handled::NotAuthorized(key) } else { Handled::Answered }
-    }
-
-    /// Decides whether a write may begin. Nothing has changed yet.
-    fn admit(&self, request: &StoreRequest, key: &Key, takes_part: bool, now: Now) -> Result<(), ErrorReply> {
-        let sent_ms = match &request.timestamp {
-            Some(Ok(timestamp)) => timestamp.ms,
-            _ => 0,
-        };
-        // The next version of a key is no later than these, or one millisecond later than its last one.
-        let greatest_ms = self.store.greatest_version().ms.saturating_add(1);
-        self.commit_queue.admit(&Write {
-            key,
-            is_persistent: request.persist || takes_part || self.store.is_persistent(key),
-            latest_ms: sent_ms.max(greatest_ms).max(self.store.wall_ms()).max(now.wall_ms),
-            bytes: records_bytes_max(
-                request,
-                self.exchange.as_ref().map(|exchange| exchange.rows_bytes_max()),
-            ),
-            grows: matches!(request.request, Request::Set { .. }),
-        })
     }
 
     fn refuse_write(
@@ -275,25 +245,45 @@ impl State {
     ) {
         let (response, waits) = (Response::error(error), self.commit_queue.waits(DependsOn::Nothing));
         self.record_refusal(from, identity, &response, now);
-        self.answer_write(publisher, Outbound::from((reply_to, response)), waits, None);
+        self.answer_write(publisher, Outbound::from((reply_to, response)), waits, None, None);
     }
 
-    /// Sends the response to a write and its notifications or, if they wait, adds them to the present step.
+    /// Whether a write may have to be undone, because its response may wait for a commit of the file.
+    fn may_be_undone(&self, request: &StoreRequest, key: &Key, is_persistent: bool, now: Now) -> bool {
+        let sent_ms = match &request.timestamp {
+            Some(Ok(timestamp)) => timestamp.ms,
+            _ => 0,
+        };
+        // The next version of a key is no later than these, or one millisecond later than its last one.
+        let greatest_ms = self.store.greatest_version().ms.saturating_add(1);
+        let latest_ms = sent_ms.max(greatest_ms).max(self.store.wall_ms()).max(now.wall_ms);
+        self.commit_queue.may_wait(key, is_persistent, latest_ms)
+    }
+
+    /// Whether a commit that fails is undone, and what waited for it is handled again.
+    fn undoes(&self) -> bool {
+        self.ledger() == LedgerKind::File
+    }
+
+    /// Sends the response to a write and its notifications or, if they wait, adds them to the present step. Returns the sequence number
+    /// of the step that they wait for, or 0.
     fn answer_write(
         &mut self,
         publisher: &dyn Publisher,
         outbound: Outbound,
         waits: bool,
+        write: Option<Box<WaitingWrite>>,
         acknowledgement: Option<HeldAcknowledgement>,
-    ) {
-        match waits {
-            true => self.answer(publisher, WaitingAnswer::Write(outbound, acknowledgement)),
-            false => outbound.send(publisher),
+    ) -> u64 {
+        if waits {
+            return self.answer(publisher, WaitingAnswer::Write(outbound, write, acknowledgement));
         }
+        outbound.send(publisher);
+        0
     }
 
     /// Handles all requests that change no key.
-    fn handle_read(
+    pub(super) fn handle_read(
         &mut self,
         publisher: &dyn Publisher,
         request: StoreRequest,
@@ -308,19 +298,19 @@ impl State {
             Request::Get { key } | Request::KeyNotify { key, .. } if is_key_needed => Some(key.clone()),
             _ => None,
         };
+        let mut again = None;
         if waits {
             // A read of an expired key removes it, and that change waits for a commit like any other.
             let alive = key.as_ref().filter(|key| !self.is_expired(key, now));
-            if self.commit_queue.waits(alive.map_or(DependsOn::AllKeys, DependsOn::Key))
-                && let Some(error) = self.commit_queue.error_if_full()
-            {
-                Outbound::from((reply_to, Response::error(error))).send(publisher);
-                return Handled::Answered;
+            if self.commit_queue.waits(alive.map_or(DependsOn::AllKeys, DependsOn::Key)) {
+                if let Some(error) = self.commit_queue.error_if_full() {
+                    Outbound::from((reply_to, Response::error(error))).send(publisher);
+                    return Handled::Answered;
+                }
+                // What has begun to be watched stays so.
+                let is_repeated = self.undoes() && !matches!(request.request, Request::KeyNotify { .. });
+                again = is_repeated.then(|| Box::new(request.clone()));
             }
-        }
-        if let Some(error) = self.error_if_expired(&request.request, now) {
-            self.reject(publisher, reply_to, error);
-            return Handled::Answered;
         }
         let watch = match self.begin_watch(&request) {
             Ok(watch) => watch,
@@ -337,6 +327,7 @@ impl State {
         }
         watch.into_iter().for_each(|before| self.record_watch(&before));
         if let Some(details) = &mut reply_to.details {
+            // Also in place of those of the first time, if the read is handled again.
             *details = match (&key, &reply) {
                 (Some(key), Reply::Value(_)) => self.details(key, now),
                 (_, Reply::Done | Reply::Count(_)) if is_prefix => [(PREFIX, "true")].into_iter().collect(),
@@ -345,21 +336,13 @@ impl State {
         }
         let response = Response::with_payload(payload, &reply, version);
         let waits = self.commit_queue.waits(key.as_ref().map_or(DependsOn::AllKeys, DependsOn::Key));
-        match waits {
-            true => self.answer(publisher, WaitingAnswer::Read(reply_to, response)),
-            false => Outbound::from((reply_to, response)).send(publisher),
+        match again {
+            _ if !waits => Outbound::from((reply_to, response)).send(publisher),
+            Some(request) => _ = self.answer(publisher, WaitingAnswer::Read(reply_to, response, request)),
+            // What the read came upon is true also if the commit fails.
+            None => _ = self.answer(publisher, WaitingAnswer::Independent(reply_to, response)),
         }
         key.filter(|_| reply == NOT_AUTHORIZED).map_or(Handled::Answered, Handled::NotAuthorized)
-    }
-
-    /// Returns the error with which a read is refused that would come upon an expired value: in an exchange its end has rows, and the
-    /// disk has no room for them.
-    fn error_if_expired(&self, request: &Request, now: Now) -> Option<ErrorReply> {
-        if self.exchange.is_none() || self.commit_queue.has_room_for(READY_BYTES, false) {
-            return None;
-        }
-        let (Request::Get { key } | Request::KeyNotify { key, .. }) = request else { return None };
-        self.is_expired(key, now).then(|| self.commit_queue.lack().cloned().unwrap_or(ErrorReply::DiskFull))
     }
 
     /// Sends the page of a SCAN: it may show any change, so that it waits for the commits of all.
@@ -370,7 +353,7 @@ impl State {
         } else if let Some(error) = self.commit_queue.error_if_full() {
             Outbound::from((reply_to, Response::error(error))).send(publisher);
         } else {
-            self.answer(publisher, WaitingAnswer::Read(reply_to, page));
+            self.answer(publisher, WaitingAnswer::View(reply_to, page));
         }
     }
 
@@ -379,40 +362,55 @@ impl State {
         self.commit_queue.begin_step();
         let response = Response::error(error);
         if self.commit_queue.waits(DependsOn::Nothing) {
-            self.answer(publisher, WaitingAnswer::Read(reply_to, response));
+            self.answer(publisher, WaitingAnswer::Independent(reply_to, response));
         } else {
             Outbound::from((reply_to, response)).send(publisher);
         }
     }
 
-    /// Adds an answer to the present step, or sends it if nothing makes it wait.
-    pub(super) fn answer(&mut self, publisher: &dyn Publisher, answer: WaitingAnswer) {
+    /// Adds an answer to the present step, or sends it if commits fail. Returns the sequence number of the step that it waits for, or 0.
+    pub(super) fn answer(&mut self, publisher: &dyn Publisher, answer: WaitingAnswer) -> u64 {
         let bytes = answer.bytes();
-        let Some(answer) = self.commit_queue.add_answer(answer, bytes) else { return };
+        let Some(answer) = self.commit_queue.add_answer(answer, bytes) else {
+            return self.commit_queue.sequence();
+        };
         let events = answer.send(publisher);
         if let Some(exchange) = &mut self.exchange {
             exchange.report(events);
         }
+        0
     }
 
-    /// Handles that a key has expired. Without room on the disk it stays there, and expires again after a restart.
     pub(super) fn send_expired(&mut self, publisher: &dyn Publisher, expired: Change, now: Now) {
         self.commit_queue.begin_step();
-        let bytes = key_bytes(&expired.key, 0, 0);
-        if self.exchange.is_none() && !self.commit_queue.has_room_for(bytes, false) {
-            return Outbound::from(expired).send(publisher);
-        }
         self.record_expired(publisher, &expired.key, now);
-        self.send_change(publisher, expired);
+        self.send_change(publisher, expired, None);
     }
 
-    /// Adds a change that no request has made to the present step, or sends its notifications if they need not wait.
-    pub(super) fn send_change(&mut self, publisher: &dyn Publisher, change: Change) {
+    /// Adds a change that no request has made to the present step, or sends its notifications if they need not wait. Without
+    /// a record before it, the change stays if its commit fails.
+    pub(super) fn send_change(
+        &mut self,
+        publisher: &dyn Publisher,
+        change: Change,
+        before: Option<KeyRecord>,
+    ) {
         if !self.commit_queue.waits(DependsOn::Change(&change)) {
             return Outbound::from(change).send(publisher);
         }
-        self.commit_queue.add_record((&change).into());
+        let record = Record::from(&change);
+        let undo = self.undoes().then(|| match before {
+            Some(before) => Undo::Restore(Record::Key(before)),
+            None => Undo::Repeat(record.clone()),
+        });
+        self.commit_queue.add_record(undo, record);
         self.answer(publisher, WaitingAnswer::Notifications(change));
+    }
+
+    /// Returns what a key holds. One that has expired is absent: its expiry is not undone.
+    pub(super) fn read(&self, key: &Key, now: Now) -> Option<(Version, StoredValue)> {
+        let is_alive = |deadline_ms| deadline_ms > now.monotonic_ms;
+        self.store.read(key).filter(|(_, stored)| stored.deadline_ms.is_none_or(is_alive))
     }
 
     /// Returns the user properties with the details of a key; none if it does not exist.
@@ -457,10 +455,10 @@ impl State {
     /// Removes expired keys, unless the commit queue is half full. Returns when to do so again, in monotonic
     /// milliseconds.
     pub(super) fn expire(&mut self, publisher: &dyn Publisher, now: Now) -> u64 {
-        for _ in 0..EXPIRED_PER_POLL_MAX {
-            let first = if self.may_expire() { self.store.poll_expired(now, 1).pop() } else { None };
-            let Some(change) = first else { break };
-            self.send_expired(publisher, change, now);
+        if self.may_expire() {
+            for change in self.store.poll_expired(now) {
+                self.send_expired(publisher, change, now);
+            }
         }
         self.expiry_wakes_ms = self.next_expiry().unwrap_or(u64::MAX);
         self.expiry_wakes_ms
@@ -473,19 +471,8 @@ impl State {
     }
 
     fn may_expire(&self) -> bool {
-        let has_room = self.exchange.is_none() || self.commit_queue.has_room_for(READY_BYTES, false);
-        has_room && !self.commit_queue.is_half_full() && self.cluster.is_serving
+        !self.commit_queue.is_half_full() && self.cluster.is_serving
     }
-}
-
-/// Returns the length that the records of a request do not exceed. A write may come upon an expired value.
-/// `rows_bytes`: what the rows of an exchange take besides its key and value.
-pub(super) fn records_bytes_max(request: &StoreRequest, rows_bytes: Option<u64>) -> u64 {
-    let Some(key) = written_key(&request.request) else { return 0 };
-    let value = if let Request::Set { value, .. } = &request.request { value.len() } else { 0 };
-    let fence = if let Some(Ok(fence)) = &request.fence { fence.node().len() } else { 0 };
-    let rows = rows_bytes.map_or(0, |bytes| key_bytes(key, value, 0).saturating_add(bytes));
-    key_bytes(key, value, fence).saturating_add(key_bytes(key, 0, 0)).saturating_add(rows)
 }
 
 /// Returns the key that a request may change.

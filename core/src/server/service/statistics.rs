@@ -1,11 +1,10 @@
 //! Statistics of a service.
 
 use super::cluster_state::ClusterStatistics;
-use crate::protocol::ErrorReply;
 use crate::store::StoreStatistics;
 
 /// Statistics of the service.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServiceStatistics {
     pub store: StoreStatistics,
     /// Number of responses and notifications that wait for a commit.
@@ -23,8 +22,10 @@ pub struct ServiceStatistics {
 }
 
 /// Statistics of the storage.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskStatistics {
-    /// Why persistent keys cannot be set: a full disk, or one that cannot be written; `None` if they can.
-    pub lack: Option<ErrorReply>,
+    /// Whether there is no room for the reserve, so that keys can only be deleted.
+    pub is_short_of_room: bool,
+    /// Whether writes are refused for lack of room: all but deletions, or those of values as long as one that was.
+    pub lacks_room: bool,
 }

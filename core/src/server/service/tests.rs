@@ -8,14 +8,12 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::shared::Committer;
 use super::simulated_ledger::SimulatedLedger;
 use super::*;
 use crate::a_watchdog::bounded;
 use crate::broker::{self, Application, Peer, SessionPhase, Verdict};
 use crate::clock;
-use crate::ledger::room::Room;
-use crate::ledger::{FileLedger, StorageError};
+use crate::ledger::FileLedger;
 use crate::mqtt::ReasonCode;
 use crate::protocol::message::{
     DETAILS, FENCE, KEY_FENCE, PROTOCOL_VERSION, Qos, STATUS, TIME_TO_LIVE, TIMESTAMP,
@@ -244,37 +242,6 @@ impl TestService {
         });
         let _tasks = self.service.start_background_tasks(self.sent_messages.clone()).unwrap();
         Running { _tasks, owner_task: owner_task.map(|thread| (is_closing, thread)) }
-    }
-
-    /// Commits all that waits for the files, without the commit thread.
-    pub(super) fn commit_to_disk(&self) -> Result<(), StorageError> {
-        let shared = &self.service.shared;
-        let mut committer = shared.committer();
-        let Some(Committer { storage, .. }) = &mut *committer else { panic!("the ledger has ended") };
-        loop {
-            let taken = shared.lock().take_group(shared.now());
-            let Some(group) = taken else { return Ok(()) };
-            commit_thread::commit(shared, storage, group, shared.now_unchecked(), &self.sent_messages)?;
-        }
-    }
-
-    /// Lets any number of changes be admitted, without files that have room for them.
-    pub(super) fn give_room(&self) {
-        let room = Room { segments: [1 << 40].into(), growth_bytes: u64::MAX, ..Room::default() };
-        self.service.shared.lock().commit_queue.set_room(room);
-    }
-
-    /// Takes all room, as a full disk does. It is back after the next commit.
-    pub(super) fn take_room(&self) {
-        let room = Room { lack: Some(ErrorReply::DiskFull), ..Room::default() };
-        self.service.shared.lock().commit_queue.set_room(room);
-    }
-
-    /// Gives back the room of the files.
-    pub(super) fn restore_room(&self) {
-        let mut committer = self.service.shared.committer();
-        let Some(Committer { storage, .. }) = &mut *committer else { panic!("the ledger has ended") };
-        let _ = self.service.shared.lock().set_room(storage, self.service.shared.now());
     }
 
     /// Decides all groups of a service in a cluster.
@@ -711,6 +678,34 @@ fn what_waits_for_a_large_commit_is_sent_in_steps_and_in_order() {
     assert!(first.iter().chain(&rest[..rest.len() - 1]).all(|reply| *reply == Reply::Done));
 }
 
+#[test]
+fn a_change_that_is_not_committed_is_rolled_back() {
+    let home = TempDir::new().unwrap();
+    let test = TestService::on_disk(&home);
+    let saved = message(&set("k", "saved"));
+    test.send(saved.clone());
+    assert!(!test.service.shared.lock().handle_commit(1, Version::default(), &test.sent_messages));
+    test.request(&watch("k"));
+    test.request(&watch("new"));
+    test.sent_messages.take();
+    let lost = message(&set("k", "lost"));
+    test.send(lost.clone());
+    [del("k"), get("k"), set("new", "v")].iter().for_each(|request| test.request(request));
+    let now = test.service.shared.now();
+    test.service.shared.lock().handle_commit_failure(&test.sent_messages, now);
+    let sent = test.sent_messages.take();
+    assert!(sent.iter().all(|(to, _)| to.is_none()), "no watcher is notified");
+    let rejected = Reply::Error(ErrorReply::NotPersisted);
+    let replies = sent.iter().map(|(_, message)| Reply::decode(&message.payload).unwrap());
+    assert!(replies.eq([rejected.clone(), rejected.clone(), value("saved"), rejected.clone()]));
+    assert_eq!(test.reply(&get("k")), value("saved"));
+    assert_eq!(test.reply(&get("new")), Reply::Absent);
+    for (again, expected) in [(lost, rejected), (saved, Reply::Done)] {
+        test.send(again);
+        assert_eq!(test.sent_messages.replies(), [expected]);
+    }
+}
+
 /// A value of which the commit queue holds fewer than ten.
 fn large_value() -> String {
     "x".repeat(8 * 1024 * 1024)
@@ -720,7 +715,6 @@ fn large_value() -> String {
 fn expiry_pauses_while_the_commit_queue_is_half_full() {
     let home = TempDir::new().unwrap();
     let test = TestService::on_disk(&home);
-    test.give_room();
     test.request(&set_with("short", "v", None, 1));
     (0..4).for_each(|_| test.request(&set("k", &large_value())));
     let later = Now { monotonic_ms: u64::MAX, ..test.service.shared.now() };
@@ -739,7 +733,6 @@ fn expiry_pauses_while_the_commit_queue_is_half_full() {
 fn a_full_commit_queue_accepts_requests_that_need_not_wait() {
     let home = TempDir::new().unwrap();
     let test = TestService::on_disk(&home);
-    test.give_room();
     test.request(&set("settled", "v"));
     test.request(&set_with("due", "v", None, 1));
     assert!(!test.service.shared.lock().handle_commit(2, Version::default(), &test.sent_messages));
@@ -822,6 +815,26 @@ fn a_key_with_two_uncommitted_changes_is_not_read_after_the_first_commit() {
     assert_eq!(test.sent_messages.replies(), []);
     assert_eq!(commit(2), [Reply::Done, value("second")]);
     assert_eq!(test.reply(&get("k")), value("second"));
+}
+
+#[test]
+fn a_rollback_does_not_revive_a_key_that_had_expired_before_the_change() {
+    let home = TempDir::new().unwrap();
+    let test = TestService::on_disk(&home);
+    test.request(&watch("short"));
+    test.request(&set_with("short", "v", None, 1));
+    assert!(!test.service.shared.lock().handle_commit(1, Version::default(), &test.sent_messages));
+    test.wait_for_expiry();
+    test.sent_messages.take();
+    test.request(&set("short", "lost"));
+    let now = test.service.shared.now();
+    test.service.shared.lock().handle_commit_failure(&test.sent_messages, now);
+    assert!(test.service.shared.lock().store.read(&key("short")).is_none());
+    assert_eq!(test.reply(&get("short")), Reply::Absent);
+    // The expiry is true although the commit failed, and is notified once.
+    let later = Now { monotonic_ms: u64::MAX, ..test.service.shared.now() };
+    test.service.shared.lock().expire(&test.sent_messages, later);
+    assert!(test.sent_messages.take().is_empty());
 }
 
 #[tokio::test]

@@ -15,8 +15,8 @@ use crate::store::Version;
 const BYTES_MAX: usize = 8 * 1024 * 1024;
 /// What a tombstone takes besides its key.
 const OVERHEAD_BYTES: usize = 160;
-/// The most tombstones that one commit group forgets, because requests wait meanwhile.
-const FORGOTTEN_PER_GROUP_MAX: usize = 1_000;
+/// The most tombstones that one commit group removes from the disk.
+const REMOVED_PER_GROUP_MAX: usize = 1_000;
 
 /// The tombstones that are on disk, or will be with the next commit.
 #[derive(Debug, Default)]
@@ -40,13 +40,14 @@ impl Tombstones {
     }
 
     /// Completes the records of a commit group with the ceiling `ceiling`: drops those of keys in memory that need no
-    /// tombstone, and forgets the tombstones that the ceiling has passed; those on disk count for nothing then, and go with the next
-    /// snapshot. Returns the ceiling of the group: `greatest`, the greatest version given out, if there is no room for its tombstones.
+    /// tombstone, and removes tombstones that the ceiling has passed, except of keys that have a record now. Returns the
+    /// ceiling of the group: `greatest`, the greatest version given out, if there is no room for its tombstones.
     pub(super) fn complete(
         &mut self,
         records: &mut Vec<(u64, Record)>,
         ceiling: Version,
         greatest: Version,
+        is_persistent: impl Fn(&Key) -> bool,
     ) -> Version {
         let new_bytes = with_tombstone(records, ceiling)
             .fold(0_usize, |sum, record| sum.saturating_add(bytes_of(&record.key)));
@@ -59,13 +60,11 @@ impl Tombstones {
         for record in with_tombstone(records, ceiling) {
             self.note(&record.key, record.version);
         }
-        self.forget_passed(ceiling);
+        let passed = self.take_passed(ceiling);
+        let removed = passed.into_iter().filter(|key| !is_persistent(key)).map(removal);
+        // A later record of the same key in the group counts.
+        records.splice(0..0, removed);
         ceiling
-    }
-
-    /// Returns about how many bytes they take.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
     }
 
     /// Returns up to `max` tombstones after this one, in the order of their versions.
@@ -74,15 +73,17 @@ impl Tombstones {
         self.in_order.range((from, Bound::Unbounded)).take(max).cloned().collect()
     }
 
-    fn forget_passed(&mut self, ceiling: Version) {
-        for _ in 0..FORGOTTEN_PER_GROUP_MAX {
-            if self.in_order.first().is_none_or(|(version, _)| *version > ceiling) {
-                return;
-            }
-            let Some((_, key)) = self.in_order.pop_first() else { return };
+    fn take_passed(&mut self, ceiling: Version) -> Vec<Key> {
+        let mut passed = Vec::new();
+        while passed.len() < REMOVED_PER_GROUP_MAX
+            && self.in_order.first().is_some_and(|(version, _)| *version <= ceiling)
+            && let Some((_, key)) = self.in_order.pop_first()
+        {
             self.versions.remove(&key);
             self.bytes = self.bytes.saturating_sub(bytes_of(&key));
+            passed.push(key);
         }
+        passed
     }
 }
 
@@ -92,6 +93,11 @@ fn with_tombstone(records: &[(u64, Record)], ceiling: Version) -> impl Iterator<
         Record::Key(record) if record.needs_tombstone(ceiling) => Some(record),
         _ => None,
     })
+}
+
+/// Returns the record that removes the tombstone of a key.
+fn removal(key: Key) -> (u64, Record) {
+    (0, Record::Key(KeyRecord::new(key, None)))
 }
 
 fn bytes_of(key: &Key) -> usize {
@@ -123,27 +129,22 @@ mod tests {
     }
 
     #[test]
-    fn a_tombstone_is_forgotten_once_the_ceiling_has_passed_its_last_version() {
+    fn a_tombstone_is_removed_once_the_ceiling_has_passed_its_last_version_unless_the_key_has_a_record() {
         let mut tombstones = Tombstones::default();
-        let complete = |tombstones: &mut Tombstones, records: &mut Vec<(u64, Record)>, ms| {
-            tombstones.complete(records, at(ms), at(1_000))
+        let mut complete = |records: &mut Vec<(u64, Record)>, ms| {
+            tombstones.complete(records, at(ms), at(1_000), |key| key.as_bytes() == b"set")
         };
-        let mut changes = vec![deletion("a".to_owned(), 150), deletion("b".to_owned(), 150)];
+        let mut changes = vec![deletion("a".to_owned(), 150), deletion("set".to_owned(), 150)];
         changes.push(deletion("passed".to_owned(), 50));
-        assert_eq!(complete(&mut tombstones, &mut changes, 100), CEILING);
-        assert_eq!(names(&changes), [&b"a"[..], b"b", b"passed"]);
+        assert_eq!(complete(&mut changes, 100), CEILING);
+        assert_eq!(names(&changes), [&b"a"[..], b"set", b"passed"]);
         // Its version has become greater meanwhile.
-        let mut changes = vec![deletion("a".to_owned(), 170)];
-        assert_eq!(complete(&mut tombstones, &mut changes, 110), at(110));
-        for (ms, expected) in [(120, &["b", "a"][..]), (160, &["a"]), (170, &[])] {
+        assert_eq!(complete(&mut vec![deletion("a".to_owned(), 170)], 110), at(110));
+        for (ms, expected) in [(160, &[][..]), (170, &[&b"a"[..]]), (180, &[])] {
             let mut changes = Vec::new();
-            complete(&mut tombstones, &mut changes, ms);
-            let left = tombstones.after(None, usize::MAX);
-            let left: Vec<_> = left.iter().map(|(_, key)| key.as_bytes()).collect();
-            assert_eq!(left, expected.iter().map(|name| name.as_bytes()).collect::<Vec<_>>(), "{ms}");
-            assert!(changes.is_empty(), "those on disk go with the next snapshot");
+            complete(&mut changes, ms);
+            assert_eq!(names(&changes), expected, "{ms}");
         }
-        assert_eq!(tombstones.bytes(), 0);
     }
 
     #[test]
@@ -155,7 +156,7 @@ mod tests {
             (1, Record::Key(KeyRecord { key, version: at(ms), content }))
         };
         let mut changes = vec![in_memory(99), in_memory(101)];
-        Tombstones::default().complete(&mut changes, CEILING, at(101));
+        Tombstones::default().complete(&mut changes, CEILING, at(101), |_| false);
         assert_eq!(keys(&changes).map(|record| record.version.ms).collect::<Vec<_>>(), [101]);
     }
 
@@ -165,7 +166,7 @@ mod tests {
         let long = "k".repeat(60_000);
         let mut group = |number: usize| {
             let mut changes = vec![deletion(format!("{number}{long}"), 150)];
-            tombstones.complete(&mut changes, CEILING, at(160))
+            tombstones.complete(&mut changes, CEILING, at(160), |_| false)
         };
         let kept = BYTES_MAX / (long.len() + OVERHEAD_BYTES + 3);
         assert!((0..kept).all(|number| group(number) == CEILING));

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use super::exchange::frame_bytes_max;
 use super::shared::Shared;
 use crate::random;
 use crate::server::delivery::Publisher;
@@ -31,7 +30,7 @@ impl<P: Publisher + 'static> UplinkNode for LeafNode<P> {
 
     fn handle_frame(&self, payload: &Bytes) -> FrameOutcome {
         let now = self.shared.now();
-        let mut state = self.shared.lock_with_room(frame_bytes_max(payload));
+        let mut state = self.shared.lock();
         let outcome = state.handle_root_frame(&self.publisher, payload, now);
         self.shared.wake_commit_thread(&mut state);
         self.shared.wake_expiry_task(&mut state);

@@ -89,6 +89,14 @@ impl WorkSignal {
         self.is_waiting.load(Ordering::SeqCst)
     }
 
+    /// Makes the thread look whether what it waits for is cancelled.
+    pub(super) fn notify(&self) {
+        if self.is_waiting() {
+            self.lock().is_left = true;
+            self.changed.notify_all();
+        }
+    }
+
     /// Leaves the ledger to the thread, if that waits for it. The caller has just unlocked it.
     pub(super) fn leave_ledger(&self) {
         if self.is_waiting() {

@@ -195,10 +195,10 @@ fn an_expiry_is_reported_once_by_a_request_or_by_a_poll() {
     store.handle_request(set_with("found", "v", None, 100), NOW);
     let found = store.handle_request(get("found"), later(101)).expired.unwrap();
     assert_eq!((found.key, found.content, found.watchers.len()), (key("found"), None, 1));
-    let [polled] = store.poll_expired(later(101), usize::MAX).try_into().unwrap();
+    let [polled] = store.poll_expired(later(101)).try_into().unwrap();
     assert_eq!((polled.key, polled.content, polled.watchers.len()), (key("polled"), None, 1));
     assert_eq!(Some(polled.version), version);
-    assert_eq!(store.poll_expired(later(200), usize::MAX), []);
+    assert_eq!(store.poll_expired(later(200)), []);
 }
 
 #[test]
@@ -207,9 +207,9 @@ fn a_poll_removes_a_bounded_number_of_keys_and_the_next_continues() {
     for index in 0..EXPIRED_PER_POLL_MAX + 1 {
         store.handle_request(set_with(&index.to_string(), "v", None, 1), NOW);
     }
-    assert_eq!(store.poll_expired(later(5), usize::MAX).len(), EXPIRED_PER_POLL_MAX);
+    assert_eq!(store.poll_expired(later(5)).len(), EXPIRED_PER_POLL_MAX);
     assert!(store.next_expiry().unwrap() <= later(5).monotonic_ms);
-    assert_eq!(store.poll_expired(later(5), usize::MAX).len(), 1);
+    assert_eq!(store.poll_expired(later(5)).len(), 1);
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn a_client_that_watches_a_prefix_is_notified_of_all_keys_with_it() {
     assert_eq!(watchers(&mut store, set("b", "v")), []);
     let own = watchers(&mut store, set("a/*", "v"));
     assert_eq!(own, std::slice::from_ref(&watcher), "the pattern is a key, too");
-    let expired = store.poll_expired(later(51), usize::MAX).pop().unwrap();
+    let expired = store.poll_expired(later(51)).pop().unwrap();
     assert_eq!((expired.key, expired.watchers), (key(b"a/2"), vec![watcher]));
     assert_eq!((store.statistics().watches, store.watches_of(ConnectionId(1))), (1, 1));
     assert!(store.is_watching(ConnectionId(1)) && !store.handle_disconnect(ConnectionId(1)));
@@ -618,7 +618,7 @@ fn a_poll_is_due_while_there_are_deleted_keys_to_forget() {
     assert_eq!(store.next_expiry(), None);
     store.handle_request(get("k"), later(51));
     assert_eq!(store.next_expiry(), Some(0));
-    assert_eq!((store.poll_expired(later(51), usize::MAX), store.next_expiry()), (vec![], None));
+    assert_eq!((store.poll_expired(later(51)), store.next_expiry()), (vec![], None));
 }
 
 #[test]

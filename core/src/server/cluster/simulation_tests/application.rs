@@ -161,7 +161,7 @@ impl Application {
                 let (key, client_id) = entry.clone();
                 Record::Registration(RegistrationRecord { key, client_id, is_registered })
             };
-            self.queue.add_record(record(is_registered));
+            self.queue.add_record(None, record(is_registered));
             self.restore(record(is_registered));
         }
     }
@@ -203,11 +203,11 @@ impl Application {
         };
         let response = self.store.handle_request(request, now);
         if let Some(expired) = &response.expired {
-            self.queue.add_record(expired.into());
+            self.queue.add_record(None, expired.into());
             self.queue.begin_step();
         }
         if let Some(change) = &response.change {
-            self.queue.add_record(change.into());
+            self.queue.add_record(None, change.into());
         }
         let record = ResponseRecord {
             client_id: id.client.to_string().into(),
@@ -219,7 +219,7 @@ impl Application {
         };
         let reply =
             Reply::Written { payload: record.payload.clone(), version: record.version, is_duplicate: false };
-        self.queue.add_record(Record::Response(record.clone()));
+        self.queue.add_record(None, Record::Response(record.clone()));
         self.responses.insert(id, record);
         reply
     }
@@ -230,9 +230,9 @@ impl Application {
             return;
         }
         let now = self.now(now);
-        for change in self.store.poll_expired(now, usize::MAX) {
+        for change in self.store.poll_expired(now) {
             self.queue.begin_step();
-            self.queue.add_record((&change).into());
+            self.queue.add_record(None, (&change).into());
         }
     }
 

@@ -1,6 +1,5 @@
 //! Faults of the simulation, and what operators do.
 
-use super::super::exchange::READY_BYTES;
 use super::checks::text;
 use super::mistakes::Mistake;
 use super::node::{NAMES, Node, role, rules};
@@ -9,9 +8,6 @@ use crate::exchange::Exchange;
 use crate::exchange::effects::{Cause, Effects};
 use crate::protocol::exchange::Command;
 use crate::server::exchange::command::execute;
-
-/// What the rows of other rules take, at most.
-const RULES_BYTES: u64 = 24 * 1024;
 
 impl World {
     /// Loses, doubles and reorders frames.
@@ -52,8 +48,8 @@ impl World {
             12..16 => self.nodes[at].disk.set_faults(|faults| faults.fails_next_sync = true),
             16..19 => {
                 self.figures.full_disks += 1;
-                let blocks = self.nodes[at].disk.blocks() + self.index(16);
-                self.nodes[at].disk.set_faults(|faults| faults.blocks_max = Some(blocks));
+                let room = self.below(6) * 60_000;
+                self.nodes[at].disk.set_faults(|faults| faults.bytes_max = Some(room));
             }
             19..22 => self.end_faults(at),
             22..24 => {
@@ -64,7 +60,7 @@ impl World {
             24..26 => self.ms += self.random.below(20 * 60_000),
             26..29 => {
                 let copy = self.nodes[at].disk.copy();
-                copy.set_faults(|faults| (faults.cut_after, faults.blocks_max) = (None, None));
+                copy.set_faults(|faults| (faults.cut_after, faults.bytes_max) = (None, None));
                 self.nodes[at].backup.get_or_insert(copy);
             }
             29 | 30 => self.restore(at)?,
@@ -88,19 +84,20 @@ impl World {
 
     pub fn end_faults(&mut self, at: usize) {
         self.nodes[at].disk.set_faults(|faults| {
-            (faults.cut_after, faults.blocks_max, faults.fails_next_sync) = (None, None, false);
+            (faults.cut_after, faults.bytes_max, faults.fails_next_sync) = (None, None, false);
         });
     }
 
     fn command(&mut self, at: usize, command: Command) -> Result<(), String> {
-        let Some(process) = &self.nodes[at].process else { return Ok(()) };
+        let Some(process) = self.nodes[at].process.as_ref().filter(|process| !process.has_failed) else {
+            return Ok(());
+        };
         self.trace(|| format!("{}: {command:?}", NAMES[at]));
-        process.with_room(self.ms, READY_BYTES, |state, publisher, now| {
+        process.with(self.ms, |state, publisher, now| {
             let call = |exchange: &mut Exchange, now_ms, values: &dyn crate::exchange::effects::Values| {
                 execute(exchange, command, now_ms, values)
             };
-            // Otherwise it is refused.
-            state.is_exchange_ready().then(|| state.with_exchange(publisher, now, call))
+            state.with_exchange(publisher, now, call)
         });
         self.commit(at)
     }
@@ -116,12 +113,10 @@ impl World {
         if let Some(exchange) = &mut self.nodes[0].settings.exchange {
             exchange.role = role(0, number);
         }
-        let Some(process) = &self.nodes[0].process else { return };
-        process.with_room(self.ms, RULES_BYTES, |state, publisher, now| {
-            if !state.commit_queue.has_room_for(RULES_BYTES, false) {
-                // The file has them for the next start.
-                return;
-            }
+        let Some(process) = self.nodes[0].process.as_ref().filter(|process| !process.has_failed) else {
+            return;
+        };
+        process.with(self.ms, |state, publisher, now| {
             state.with_exchange(publisher, now, |exchange, _, _| match exchange {
                 Exchange::Root(root) => ((), root.set_rules(rules_after)),
                 Exchange::Leaf(_) => ((), Effects::default()),
@@ -147,7 +142,7 @@ impl World {
 
     /// Another folder takes the name of a leaf.
     fn replace(&mut self, at: usize) -> Result<(), String> {
-        if self.nodes[0].process.is_none() {
+        if self.nodes[0].process.as_ref().is_none_or(|process| process.has_failed) {
             return Ok(());
         }
         self.trace(|| format!("{} is replaced", NAMES[at]));
@@ -195,11 +190,9 @@ impl World {
 
     /// Ends a process whose disk has lost power.
     pub fn end_if_off(&mut self, at: usize) -> Result<(), String> {
-        if self.nodes[at].disk.is_off() { self.end_for_a_while(at) } else { Ok(()) }
-    }
-
-    /// Ends a process whose disk has lost power, or whose ledger has ended.
-    pub fn end_for_a_while(&mut self, at: usize) -> Result<(), String> {
+        if !self.nodes[at].disk.is_off() {
+            return Ok(());
+        }
         self.end(at);
         // Some stay off for a while.
         if self.is_calm || self.below(3) > 0 { self.start(at) } else { Ok(()) }
@@ -233,12 +226,7 @@ impl World {
         if self.nodes[at].process.is_some() {
             return Ok(());
         }
-        // A full disk may stay so.
-        let is_emptied = self.is_calm || self.below(2) == 0;
-        self.nodes[at].disk.set_faults(|faults| {
-            faults.fails_next_sync = false;
-            faults.blocks_max = faults.blocks_max.filter(|_| !is_emptied);
-        });
+        self.nodes[at].disk.set_faults(|faults| (faults.bytes_max, faults.fails_next_sync) = (None, false));
         // Some power cuts come while the files are created or repaired.
         if !self.is_calm && self.below(8) == 0 {
             let cut_after = self.below(30);

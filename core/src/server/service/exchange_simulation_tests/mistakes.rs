@@ -13,6 +13,7 @@ use crate::exchange::row::{FOREVER, Note, Row, RowId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
     SendsBeforeCommit,
+    KeepsRowsOfFailedCommits,
     CommitsRowsBeforeValues,
     IgnoresSyncs,
     /// The root accepts changes whatever they are based on.

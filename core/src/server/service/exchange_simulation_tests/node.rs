@@ -6,7 +6,6 @@ use bytes::Bytes;
 
 use super::super::commit_thread;
 use super::super::ledger_steps_for_tests::LedgerSteps;
-use super::super::shared::Committer;
 use super::super::state::State;
 use super::super::tests::RecordingPublisher;
 use super::super::{Service, StoreSettings};
@@ -17,12 +16,12 @@ use crate::exchange::root::Root;
 use crate::exchange::rules::{Patterns, Position, RuleSource, Rules, Text};
 use crate::exchange::{self, Exchange};
 use crate::ledger::file::simulated::{self, SeededRandom, SimulatedDisk};
-use crate::ledger::{FileLedger, Group, Policy, Record, StorageError};
+use crate::ledger::{FileLedger, Group, Policy};
 use crate::protocol::Key;
 use crate::server::delivery::Publisher;
 use crate::server::exchange::participant::Seeds;
 use crate::server::exchange::settings::{ExchangeSettings, Role};
-use crate::store::{Now, Version};
+use crate::store::Now;
 
 const POLICY: Policy = Policy { snapshot_bytes: 128 * 1024, ..simulated::POLICY };
 /// The names of the nodes; the first one is the root.
@@ -43,11 +42,14 @@ pub struct Node {
 /// A running node.
 pub struct Process {
     pub service: Arc<Service>,
+    pub storage: FileLedger,
     steps: LedgerSteps,
     pub sent_messages: RecordingPublisher,
     /// The time of the start.
     started_ms: u64,
     ahead_ms: u64,
+    /// Whether a commit has failed and the disk has not recovered.
+    pub has_failed: bool,
 }
 
 pub fn name(text: &str) -> Name {
@@ -123,10 +125,13 @@ impl Node {
             Seeds { store: draw(), run: draw(), stream: draw() },
         );
         let service = service.map_err(|error| format!("cannot be loaded: {error}"))?;
+        let storage = service.storage.lock().unwrap().take().unwrap();
         let sent_messages = RecordingPublisher::default();
         let (started_ms, ahead_ms) = (now_ms, self.ahead_ms);
+        let has_failed = false;
         let steps = LedgerSteps::default();
-        self.process = Some(Process { service, steps, sent_messages, started_ms, ahead_ms });
+        let process = Process { service, storage, steps, sent_messages, started_ms, ahead_ms, has_failed };
+        self.process = Some(process);
         Ok(())
     }
 }
@@ -141,23 +146,6 @@ impl Process {
         call(&mut self.service.shared.lock(), &self.sent_messages, self.now(now_ms))
     }
 
-    /// Calls the service's state when the ledger has room for this, or has none to give.
-    pub fn with_room<T>(
-        &self,
-        now_ms: u64,
-        bytes: u64,
-        call: impl FnOnce(&mut State, &dyn Publisher, Now) -> T,
-    ) -> T {
-        let mut state = self.service.shared.lock_with_room(bytes);
-        call(&mut state, &self.sent_messages, self.now(now_ms))
-    }
-
-    /// Whether a call that needs this room would wait for it, and so for the commit that is under way.
-    pub fn must_wait_for_room(&self, bytes: u64) -> bool {
-        let state = self.service.shared.lock();
-        state.commit_queue.lack().is_none() && !state.commit_queue.has_room_for(bytes, true)
-    }
-
     pub fn with_exchange<T>(&self, call: impl FnOnce(&mut Exchange) -> T) -> T {
         call(&mut self.service.shared.lock().exchange.as_mut().unwrap().exchange)
     }
@@ -170,31 +158,27 @@ impl Process {
         self.with_exchange(|exchange| if let Exchange::Leaf(leaf) = exchange { call(leaf) } else { panic!() })
     }
 
-    /// Commits a group. After an error, the process must end.
-    pub fn commit(&self, group: Group, now_ms: u64) -> Result<(), StorageError> {
-        let (shared, now) = (&self.service.shared, self.now(now_ms));
-        let mut committer = shared.committer();
-        let Some(Committer { storage, .. }) = &mut *committer else { panic!("the ledger has ended") };
-        commit_thread::commit(shared, storage, group, now, &self.sent_messages)
-    }
-
-    /// Commits records that the service does not know of.
-    pub fn commit_records(
-        &self,
-        records: &[(u64, Record)],
-        ceiling: Version,
-        now_ms: u64,
-    ) -> Result<(), StorageError> {
-        let mut committer = self.service.shared.committer();
-        let Some(Committer { storage, .. }) = &mut *committer else { panic!("the ledger has ended") };
-        storage.commit(records, ceiling, self.now(now_ms))
+    pub fn commit(&mut self, group: Group, now_ms: u64) -> bool {
+        let now = self.now(now_ms);
+        commit_thread::commit(&self.service.shared, &mut self.storage, group, now, &self.sent_messages)
     }
 
     /// Does some of the work that another thread does.
     pub fn work(&mut self, now_ms: u64) {
         let now = self.now(now_ms);
-        let Self { service, steps, .. } = self;
-        steps.step(&service.shared, now, 3);
+        let Self { service, storage, steps, .. } = self;
+        steps.step(&service.shared, storage, now, 3);
+    }
+
+    pub fn try_recover(&mut self, now_ms: u64) -> bool {
+        let now = self.now(now_ms);
+        let Self { service, storage, sent_messages, .. } = self;
+        match commit_thread::try_recover(&service.shared, storage, sent_messages, now) {
+            Ok(()) => return true,
+            Err(error) if error.kind.is_lack_of_room() => storage.release_reserve(),
+            Err(_) => {}
+        }
+        false
     }
 
     /// Returns the value that the node shows.

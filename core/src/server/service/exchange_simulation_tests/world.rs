@@ -4,8 +4,6 @@ use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 
-use super::super::exchange::{READY_BYTES, frame_bytes_max};
-use super::super::state::records_bytes_max;
 use super::super::tests::{del, message, peer, set_with};
 use super::checks::Ledger;
 use super::mistakes::Mistake;
@@ -18,10 +16,9 @@ use crate::exchange::names::ChangeId;
 use crate::exchange::row::{Row, RowId};
 use crate::ledger::file::simulated::SeededRandom;
 use crate::ledger::{Group, Record};
-use crate::protocol::{Condition, ConnectionId, ErrorReply, Key, Reply, Request, Timestamp};
+use crate::protocol::{Condition, ConnectionId, Key, Reply, Request, Timestamp};
 use crate::server::delivery::ReplyTo;
 use crate::server::event::exchange::ExchangeEvent;
-use crate::server::exchange::participant::FIRST_ROWS_BYTES;
 use crate::server::exchange::uplink::FrameOutcome;
 use crate::server::metrics::Verb;
 use crate::server::simulation::figures;
@@ -60,8 +57,8 @@ pub struct World {
     last_connection: u64,
     pub keys: Vec<Key>,
     last_request: u64,
-    /// The change that each request has made.
-    requests: HashMap<u64, Option<ChangeId>>,
+    /// The key of each request, and the change that it has made.
+    requests: HashMap<u64, (Key, Option<ChangeId>)>,
     pub ledger: Ledger,
     pub mistake: Option<Mistake>,
     pub figures: Figures,
@@ -81,7 +78,7 @@ pub struct World {
 figures! {
     requests: 10_000, acknowledged: 2_000, commits: 2_000, frames: 2_000, links: 500,
     lost: 100, doubled: 100, reordered: 20, late: 50,
-    power_cuts: 100, kills: 30, early_ends: 10, failed_commits: 50, full_disks: 50, without_room: 10, put_off: 5,
+    power_cuts: 100, kills: 30, early_ends: 10, failed_commits: 50, recoveries: 30, full_disks: 50,
     months_offline: 20, expired: 200, restored_leaves: 5, restored_roots: 2, replaced_leaves: 5,
     dropped_leaves: 20, changed_rules: 50, resyncs: 100, conflicts: 500,
     accepted: 300, refused: 300, merged: 100, new_roots: 20, digests: 400, repaired: 100,
@@ -198,11 +195,10 @@ impl World {
         let key = self.index(self.keys.len());
         // A burst of changes of one key, which are merged.
         let count = if self.below(100) == 0 { 130 } else { 1 };
-        (0..count).try_for_each(|_| self.request_for(at, self.keys[key].clone(), false))
+        (0..count).try_for_each(|_| self.request_for(at, self.keys[key].clone()))
     }
 
-    /// `is_committing`: a commit of the node is under way, which a request without room waits for.
-    fn request_for(&mut self, at: usize, key: Key, is_committing: bool) -> Result<(), String> {
+    fn request_for(&mut self, at: usize, key: Key) -> Result<(), String> {
         self.last_request += 1;
         let id = self.last_request;
         let len = [1, 40, 300, 3_000][self.index(4)];
@@ -218,6 +214,7 @@ impl World {
         };
         let persist = self.below(2) == 0;
         let Some(process) = &self.nodes[at].process else { return Ok(()) };
+        self.figures.requests += 1;
         let now = process.now(self.ms);
         let call = StoreRequest {
             connection: ConnectionId(1),
@@ -232,18 +229,13 @@ impl World {
             watch: WatchOptions::default(),
             persist,
         };
-        let bytes = records_bytes_max(&call, Some(FIRST_ROWS_BYTES));
-        if is_committing && process.must_wait_for_room(bytes) {
-            return Ok(());
-        }
-        self.figures.requests += 1;
         let message = message(&request);
         let (verb, received, correlation) =
             (Verb::Set, clock::monotonic(), message.correlation.clone().unwrap());
         let reply_to = ReplyTo { response_topic: id.to_string(), correlation, verb, received, details: None };
         let takes_part = process.concerns(&key);
         let (before, merged) = (process.change_id(&key), self.merged(at));
-        process.with_room(self.ms, bytes, |state, publisher, now| {
+        process.with(self.ms, |state, publisher, now| {
             state.handle_request(publisher, &peer(1), call, reply_to, &message, now);
         });
         let after = process.change_id(&key);
@@ -264,7 +256,7 @@ impl World {
         }
         // A deletion at a root without leaves leaves nothing.
         if takes_part && (at > 0 || after.is_some()) {
-            self.requests.insert(id, made);
+            self.requests.insert(id, (key, made));
         }
         self.trace(|| format!("{} {request:?} -> {made:?}", NAMES[at]).chars().take(150).collect());
         self.note_replies(at)
@@ -277,7 +269,7 @@ impl World {
     fn note_replies(&mut self, at: usize) -> Result<(), String> {
         let Some(process) = &self.nodes[at].process else { return Ok(()) };
         for (to, message) in process.sent_messages.take() {
-            let Some(made) = message
+            let Some((key, made)) = message
                 .topic
                 .parse()
                 .ok()
@@ -289,16 +281,10 @@ impl World {
             let is_done = match Reply::decode(&message.payload) {
                 Ok(Reply::Done) => true,
                 Ok(Reply::Count(count)) => count > 0,
-                Ok(Reply::Error(ErrorReply::DiskFull)) => {
-                    self.figures.without_room += 1;
-                    if made.is_some() {
-                        return Err(format!("{} has refused a change that it has made", NAMES[at]));
-                    }
-                    false
-                }
                 _ => false,
             };
-            if is_done {
+            // After a failed commit, the rules may be back that the key takes no part in. Then it was set in memory.
+            if is_done && (!process.has_failed || process.concerns(&key)) {
                 let change_id =
                     made.ok_or_else(|| format!("{} acknowledged a change without an id", NAMES[at]))?;
                 self.figures.acknowledged += 1;
@@ -308,73 +294,72 @@ impl World {
         Ok(())
     }
 
-    /// Commits the next group of a node. If that fails, its process ends.
     pub fn commit(&mut self, at: usize) -> Result<(), String> {
         let Some(process) = &mut self.nodes[at].process else { return Ok(()) };
-        process.work(self.ms);
-        let taken = process.with(self.ms, |state, _, now| state.take_group(now));
-        let Some(mut group) = taken else { return self.end_if_off(at) };
+        if process.has_failed {
+            self.figures.recoveries += u64::from(process.try_recover(self.ms));
+            process.has_failed = process.with(self.ms, |state, _, _| state.commit_queue.has_failed());
+            if at == 0 && !process.has_failed {
+                self.committed_ver = process.root(crate::exchange::root::Root::ver);
+            }
+            return self.end_if_off(at);
+        }
+        let is_short = process.storage.is_short_of_room();
+        let taken = process.with(self.ms, |state, _, now| {
+            state.take_group(now).or_else(|| is_short.then(|| state.empty_group(now)))
+        });
+        let Some(mut group) = taken else { return Ok(()) };
         // Requests are handled while the disk is busy.
         if !self.is_calm && self.below(3) == 0 {
             for _ in 0..self.below(4) {
                 let key = self.index(self.keys.len());
-                self.request_for(at, self.keys[key].clone(), true)?;
+                self.request_for(at, self.keys[key].clone())?;
             }
         }
-        let Some(process) = &self.nodes[at].process else { return Ok(()) };
+        let Some(process) = &mut self.nodes[at].process else { return Ok(()) };
         if self.mistake == Some(Mistake::CommitsRowsBeforeValues) {
-            let records = std::mem::take(&mut group.records);
+            let (records, now) = (std::mem::take(&mut group.records), process.now(self.ms));
             let (rows, values): (Vec<_>, Vec<_>) =
                 records.into_iter().partition(|(_, it)| matches!(it, Record::Exchange(..)));
             group.records = values;
-            if process.commit_records(&rows, group.ceiling, self.ms).is_err() {
-                return self.end_for_a_while(at);
+            if process.storage.commit(&rows, group.ceiling, now).is_err() {
+                return self.end_if_off(at);
             }
         }
+        let kept = (self.mistake == Some(Mistake::KeepsRowsOfFailedCommits))
+            .then(|| process.with_exchange(|exchange| exchange.clone()));
         let rows = rows_of(&group);
-        let committed = process.commit(group, self.ms);
-        self.trace(|| format!("{} commits {} rows: {committed:?}", NAMES[at], rows.len()));
-        match committed {
-            Ok(()) => {
-                self.figures.commits += 1;
-                self.ledger.note_committed(&rows)?;
-                if at == 0
-                    && let Some(ver) = rows.iter().rev().find_map(|(_, row)| root_ver(row))
-                {
-                    self.committed_ver = ver;
-                }
-                self.note_replies(at)?;
-                self.end_if_off(at)
+        let is_committed = process.commit(group, self.ms);
+        process.work(self.ms);
+        if is_committed {
+            self.figures.commits += 1;
+            self.ledger.note_committed(&rows)?;
+            if let Some(ver) = rows.iter().rev().find_map(|(_, row)| root_ver(row)) {
+                self.committed_ver = ver;
             }
-            Err(error) if error.kind.is_lack_of_room() => {
-                Err(format!("{}: a commit that was admitted has no room: {error}", NAMES[at]))
+        } else {
+            process.has_failed = true;
+            if let Some(kept) = kept {
+                process.with_exchange(|exchange| *exchange = kept);
             }
-            Err(_) => {
-                self.figures.failed_commits += u64::from(!self.nodes[at].disk.is_off());
-                // Nothing is answered any more.
-                self.end_for_a_while(at)
-            }
+            self.figures.failed_commits += u64::from(!self.nodes[at].disk.is_off());
         }
+        self.trace(|| format!("{} commits {} rows: {is_committed}", NAMES[at], rows.len()));
+        self.note_replies(at)?;
+        self.end_if_off(at)
     }
 
     /// Does what is due by time.
     pub fn work(&mut self, at: usize) -> Result<(), String> {
         let Some(process) = &self.nodes[at].process else { return Ok(()) };
         let before = process.with(self.ms, |state, _, _| state.store.statistics().keys);
-        let after = process.with(self.ms, |state, publisher, now| {
+        let (after, events) = process.with(self.ms, |state, publisher, now| {
             state.expire(publisher, now);
-            state.store.statistics().keys
-        });
-        process.with_room(self.ms, READY_BYTES, |state, publisher, now| {
+            let after = state.store.statistics().keys;
             state.handle_exchange_timeout(publisher, now);
+            while state.walk(publisher, now) {}
+            (after, state.exchange.as_mut().unwrap().take_events())
         });
-        let room_needed = || {
-            process.with(self.ms, |state, _, _| {
-                state.exchange.as_ref().map_or(0, |exchange| exchange.room_needed).max(READY_BYTES)
-            })
-        };
-        while process.with_room(self.ms, room_needed(), |state, publisher, now| state.walk(publisher, now)) {}
-        let events = process.with(self.ms, |state, _, _| state.exchange.as_mut().unwrap().take_events());
         self.figures.expired += u64::try_from(before.saturating_sub(after)).unwrap();
         self.figures.conflicts += events
             .iter()
@@ -513,13 +498,11 @@ impl World {
         self.ledger.note_proposed(at, &payload);
         let before = self.before_decision(at, &payload);
         let from = Peer { client_id: NAMES[at].into(), ..peer(number) };
-        let bytes = frame_bytes_max(&payload);
-        let outcome = self.process(0).with_room(self.ms, bytes, |state, publisher, now| {
+        let outcome = self.process(0).with(self.ms, |state, publisher, now| {
             state.handle_leaf_frame(publisher, &from, (&name(NAMES[at]), &Bytes::new()), &payload, now)
         });
         self.trace(|| format!("{} -> root: {}", NAMES[at], show(&payload)));
         if outcome == FrameOutcome::Busy {
-            self.figures.put_off += 1;
             self.connections[at].up.insert(index, payload);
             return self.commit(0);
         }
@@ -539,9 +522,8 @@ impl World {
         let Some(process) = &self.nodes[at].process else { return Ok(()) };
         self.figures.frames += 1;
         let epoch = process.leaf(|leaf| leaf.row().epoch);
-        let outcome = process.with_room(self.ms, frame_bytes_max(&payload), |state, publisher, now| {
-            state.handle_root_frame(publisher, &payload, now)
-        });
+        let outcome =
+            process.with(self.ms, |state, publisher, now| state.handle_root_frame(publisher, &payload, now));
         self.figures.resyncs += u64::from(process.leaf(|leaf| leaf.row().epoch) - epoch);
         self.trace(|| format!("root -> {}: {}", NAMES[at], show(&payload)));
         if matches!(LinkFrame::decode(&payload), Ok(LinkFrame::Records(Records { digest: Some(_), .. }))) {
@@ -549,7 +531,6 @@ impl World {
             self.compared.insert(at);
         }
         if outcome == FrameOutcome::Busy {
-            self.figures.put_off += 1;
             self.connections[at].down.insert(index, payload);
             return self.commit(at);
         }
@@ -627,9 +608,11 @@ impl World {
 
     fn has_work(&self) -> bool {
         let is_busy = |process: &Process| {
-            process.with(self.ms, |state, _, now| {
-                state.commit_queue.has_uncommitted() || state.exchange_due_ms() <= now.monotonic_ms
-            }) || process.with_exchange(|exchange| exchange.is_walk_due())
+            process.has_failed
+                || process.with(self.ms, |state, _, now| {
+                    state.commit_queue.has_uncommitted() || state.exchange_due_ms() <= now.monotonic_ms
+                })
+                || process.with_exchange(|exchange| exchange.is_walk_due())
         };
         self.nodes.iter().filter_map(|node| node.process.as_ref()).any(is_busy)
     }
